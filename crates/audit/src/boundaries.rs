@@ -27,8 +27,7 @@ pub struct Named {
     pub severity: Severity,
 }
 
-/// Whether a unit is larger than any block that every system mounts: each block is a read-modify-write then, wherever it
-/// lies. Only larger writes gain by a start on it.
+/// Whether a unit is larger than any block that every system mounts, so that each is a read-modify-write.
 pub(crate) fn outgrows_blocks(unit: ByteCount) -> bool {
     unit > USUAL_PHYSICAL
 }
@@ -38,8 +37,7 @@ pub(crate) fn severity_of_writes(size: ByteCount) -> Severity {
     if size < USUAL_PHYSICAL { Severity::Warning } else { Severity::Advice }
 }
 
-/// Every boundary that a start can miss on this device, the finest first. A boundary that another one already
-/// covers (the minimum I/O size of an SSD that is its indirection unit) is not listed twice.
+/// Every boundary that a start can miss on this device, the finest first, none twice.
 pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     let mut named: Vec<Named> = Vec::new();
     let is_hint = topology.io_min.as_ref().is_some_and(|figure| *figure.source() == Source::HINT);
@@ -69,8 +67,7 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     named
 }
 
-/// The boundary of a good start: all that are more than advice, and that of the atomic unit, combined. `None` if they
-/// contradict each other.
+/// All boundaries of a good start that are more than advice, combined, with the atomic unit, if they agree.
 pub(crate) fn required(topology: &Topology) -> Option<Boundary> {
     let atomic = topology.atomic.as_ref().and_then(|figure| figure.value().start_boundary());
     let costly = named_boundaries(topology).into_iter().filter(|named| named.severity > Severity::Advice);

@@ -1,6 +1,6 @@
-//! The rules: the list of their codes and, by subject in the modules below, the text that `straddle explain`
-//! prints for each. A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and
-//! S04x the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
+//! The rules: the list of them and, by subject in the modules below, the text that `straddle explain` prints for
+//! each. A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and S04x
+//! the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
 //!
 //! A rule is a line of the list, a definition, and a place that finds it; the compiler rejects one without the others.
 //! Findings are made with the names listed here ([`START_STRADDLES`]) and compared by code
@@ -23,9 +23,10 @@ use serde::Serialize;
 pub(crate) use rule::{About, Definition};
 pub use rule::{Kind, Rule, Severity};
 
-/// Defines [`Code`], [`RULES`] and the names with which findings are made from one list.
+/// Defines [`Code`], [`RULES`] and the names with which findings are made from one list of rules: the code, the name,
+/// the usual severity, the kind of its findings, and what it examines.
 macro_rules! rules {
-    ($($subject:ident { $($code:ident $name:ident,)* })*) => {
+    ($($subject:ident { $($code:ident $name:ident: $severity:ident $kind:ident $about:ident,)* })*) => {
         /// The code of a rule. Variants are in order, and the name of each is the text of its code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
         #[schemars(with = "String")]
@@ -54,10 +55,15 @@ macro_rules! rules {
         }
 
         mod list {
-            use super::{Code, Rule};
+            use super::{About, Code, Kind, Rule, Severity};
 
-            $($(pub(super) static $name: Rule =
-                Rule { code: Code::$code, definition: &super::$subject::$name };)*)*
+            $($(pub(super) static $name: Rule = Rule {
+                code: Code::$code,
+                severity: Severity::$severity,
+                kind: Kind::$kind,
+                about: About::$about,
+                definition: &super::$subject::$name,
+            };)*)*
         }
 
         /// Every rule, in order of code.
@@ -72,79 +78,79 @@ macro_rules! rules {
 
 rules! {
     placement {
-        S001 START_STRADDLES,
-        S002 END_STRADDLES,
-        S003 OFF_IO_MIN,
-        S004 OFF_INDIRECTION_UNIT,
-        S005 OFF_STRIPE,
-        S006 OFF_IO_OPT,
-        S007 OFF_ERASE_BLOCK,
-        S008 OFF_GRAIN,
-        S009 ATOMIC_LOST,
-        S010 DOS_START,
+        S001 START_STRADDLES: Error Alignment Placement,
+        S002 END_STRADDLES: Warning Alignment Placement,
+        S003 OFF_IO_MIN: Warning Alignment Placement,
+        S004 OFF_INDIRECTION_UNIT: Warning Alignment Placement,
+        S005 OFF_STRIPE: Warning Alignment Placement,
+        S006 OFF_IO_OPT: Advice Alignment Placement,
+        S007 OFF_ERASE_BLOCK: Advice Alignment Placement,
+        S008 OFF_GRAIN: Advice Alignment Placement,
+        S009 ATOMIC_LOST: Warning Alignment Placement,
+        S010 DOS_START: Advice Alignment Placement,
     }
     device {
-        S020 KERNEL_MISALIGNED,
-        S021 BOGUS_IO_OPT,
-        S022 KNOWN_LIAR,
-        S023 FIRMWARE_OFFSET,
-        S024 SOURCES_DISAGREE,
-        S025 FASTER_FORMAT,
-        S026 LARGER_SECTOR,
-        S027 GUEST_SHOWN_SMALLER,
+        S020 KERNEL_MISALIGNED: Error Alignment Device,
+        S021 BOGUS_IO_OPT: Advice Device Device,
+        S022 KNOWN_LIAR: Advice Device Device,
+        S023 FIRMWARE_OFFSET: Advice Device Device,
+        S024 SOURCES_DISAGREE: Advice Device Device,
+        S025 FASTER_FORMAT: Advice Device Device,
+        S026 LARGER_SECTOR: Advice Device Device,
+        S027 GUEST_SHOWN_SMALLER: Warning Device Device,
     }
     table {
-        S030 OTHER_SECTOR_SIZE,
-        S031 GPT_PRIMARY_DAMAGED,
-        S032 GPT_BACKUP_DAMAGED,
-        S033 GPT_UNUSABLE,
-        S034 GPT_BACKUP_MISPLACED,
-        S035 GPT_PAST_END,
-        S036 GPT_COPIES_DIFFER,
-        S037 PROTECTIVE_MBR,
-        S038 HYBRID_DIFFERS,
-        S040 EBR_DAMAGED,
-        S041 OVERLAP,
-        S042 OUT_OF_RANGE,
-        S043 BAD_ENTRY,
-        S044 TOO_MANY,
-        S045 MBR_REACH,
-        S046 PAST_2_32,
-        S047 UNFINISHED_MOVE,
-        S048 CUT_SHORT,
-        S049 TABLE_INSIDE,
+        S030 OTHER_SECTOR_SIZE: Error Table Table,
+        S031 GPT_PRIMARY_DAMAGED: Error Table Table,
+        S032 GPT_BACKUP_DAMAGED: Warning Table Table,
+        S033 GPT_UNUSABLE: Error Table Table,
+        S034 GPT_BACKUP_MISPLACED: Warning Table Table,
+        S035 GPT_PAST_END: Error Table Table,
+        S036 GPT_COPIES_DIFFER: Warning Table Table,
+        S037 PROTECTIVE_MBR: Error Table Table,
+        S038 HYBRID_DIFFERS: Warning Table Table,
+        S040 EBR_DAMAGED: Error Table Table,
+        S041 OVERLAP: Error Table Table,
+        S042 OUT_OF_RANGE: Error Table Table,
+        S043 BAD_ENTRY: Warning Table Table,
+        S044 TOO_MANY: Warning Table Table,
+        S045 MBR_REACH: Warning Table Table,
+        S046 PAST_2_32: Warning Table Table,
+        S047 UNFINISHED_MOVE: Error Table Table,
+        S048 CUT_SHORT: Error Table Table,
+        S049 TABLE_INSIDE: Error Table Table,
     }
     layers {
-        S050 MD_DATA_STRADDLES,
-        S051 PV_DATA_STRADDLES,
-        S052 LV_SEGMENT_STRADDLES,
-        S053 LUKS_PAYLOAD_STRADDLES,
-        S054 PAYLOAD_STRADDLES,
-        S055 LAYER_OFF_UNIT,
-        S056 LAYERS_CANCEL,
-        S057 OFF_ARRAY_STRIPE,
-        S058 MD_CHUNK_SMALL,
+        S050 MD_DATA_STRADDLES: Error Alignment Layer,
+        S051 PV_DATA_STRADDLES: Error Alignment Layer,
+        S052 LV_SEGMENT_STRADDLES: Error Alignment Layer,
+        S053 LUKS_PAYLOAD_STRADDLES: Error Alignment Layer,
+        S054 PAYLOAD_STRADDLES: Error Alignment Layer,
+        S055 LAYER_OFF_UNIT: Warning Alignment Layer,
+        S056 LAYERS_CANCEL: Advice Alignment Layer,
+        S057 OFF_ARRAY_STRIPE: Warning Alignment Layer,
+        S058 MD_CHUNK_SMALL: Warning Alignment Layer,
     }
     filesystems {
-        S060 LUKS_SECTOR_SMALL,
-        S061 FS_BLOCK_SMALL,
-        S062 FS_BLOCK_BELOW_UNIT,
-        S063 DATA_AREA_OFF,
-        S064 HINTS_CONTRADICT,
-        S065 ASHIFT_SMALL,
-        S066 PAGE_STRADDLES,
-        S067 PAGE_NOT_ATOMIC,
-        S068 HIDDEN_SECTORS,
-        S069 UNFIT,
+        S060 LUKS_SECTOR_SMALL: Advice Granularity Layer,
+        S061 FS_BLOCK_SMALL: Warning Granularity FileSystem,
+        S062 FS_BLOCK_BELOW_UNIT: Advice Granularity FileSystem,
+        S063 DATA_AREA_OFF: Error Alignment Layer,
+        S064 HINTS_CONTRADICT: Warning Layers FileSystem,
+        S065 ASHIFT_SMALL: Warning Granularity FileSystem,
+        S066 PAGE_STRADDLES: Warning Alignment Layer,
+        S067 PAGE_NOT_ATOMIC: Advice Atomicity Layer,
+        S068 HIDDEN_SECTORS: Warning Layers Placement,
+        S069 UNFIT: Error Fit FileSystem,
     }
     container {
-        S070 CONTAINER_OFF,
-        S071 CONTAINER_UNIT_SMALL,
-        S072 IMAGE_SIZE,
+        S070 CONTAINER_OFF: Error Alignment Container,
+        S071 CONTAINER_UNIT_SMALL: Advice Granularity Container,
+        S072 IMAGE_SIZE: Warning Alignment Container,
     }
     live {
-        S080 VIEWS_DISAGREE,
-        S081 UNREADABLE,
+        S080 VIEWS_DISAGREE: Warning Layers Kernel,
+        S081 UNREADABLE: Error Unreadable Medium,
     }
 }
 

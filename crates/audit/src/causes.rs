@@ -1,5 +1,4 @@
-//! One cause, one fix: a finding that merely follows from another one refers to it, and has no fix of its
-//! own.
+//! One cause, one fix: a finding that follows from another one refers to it, and has no fix of its own.
 //!
 //! Invariants: a finding that follows counts in every verdict. Only a reported finding can be a cause, so
 //! that its fix is reported somewhere. In doubt a finding stands on its own.
@@ -15,7 +14,6 @@ use crate::{Context, layers};
 
 /// A target of a run and the findings on it. Devices are named as the kernel does.
 pub(crate) struct Seen<'a> {
-    /// The target's name in the run.
     pub(crate) name: &'a str,
     /// The target's own device.
     pub(crate) device: Option<&'a str>,
@@ -120,8 +118,7 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
     }
 }
 
-/// Replaces the fix of a boot sector by advice if the partition is to be moved: its commands are for the
-/// present place.
+/// Replaces the fix of a boot sector by advice if the partition is to be moved from this place.
 fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
         f.reported == Reported::Here
@@ -146,8 +143,7 @@ fn wait_for_the_move(findings: &mut [Finding]) {
 pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     for upper in 0..seen.len() {
         let Some(causes) = below(seen, upper).filter(|causes| !causes.is_empty()) else { continue };
-        // Findings about the device's own faults, and shifts that a layer makes up for, do not follow from
-        // anything below.
+        // The device's own faults, and shifts that a layer makes up for, do not follow from anything below.
         let follows = |f: &&mut Finding| {
             let own = f.follows.iter().any(|cause| cause.code == Code::LAYERS_CANCEL);
             f.reported == Reported::Here && !own && (is_shift(f) || is_phase(f) && is_shifted(f))
@@ -159,8 +155,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     }
 }
 
-/// All misalignments below the target `upper`. `None` if one of them is not reported or may be on a disk that
-/// was not examined: fixing the others would not be enough.
+/// All misalignments below `upper`. `None` if one is not reported, or may be on a disk that was not examined.
 fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     let device = seen[upper].device?;
     let is_seen = |disk: &String| seen.iter().any(|lower| lower.device == Some(disk));
@@ -213,8 +208,7 @@ fn is_off(finding: &Finding) -> bool {
 }
 
 impl Seen<'_> {
-    /// Whether `device` stands on the subject of `finding`. For findings further up than the first layer this
-    /// cannot be known here.
+    /// Whether `device` stands on the subject of `finding`, of the first layer or below.
     fn is_below(&self, device: &str, finding: &Finding) -> bool {
         let layers = finding.layer.iter().filter(|step| !step.is_partition()).count();
         let stands = match finding.subject {

@@ -24,7 +24,6 @@ pub enum Platform {
     Gce,
 }
 
-/// What a platform accepts.
 struct Demand {
     name: &'static str,
     unit: u64,
@@ -103,8 +102,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Compares the size with the sectors that the image is meant for, declared or of its table, and with 512
-/// bytes. An assumed physical sector does not count: 512e takes every sector of 512 bytes.
+/// Compares the size with the declared sectors or the table's, and with 512; no assumed one counts.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
     let (unit, name, severity, effect) = if !context.size.is_multiple_of(logical)
@@ -130,8 +128,7 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding { severity, ..finding });
 }
 
-/// How far the image's size is past a multiple of `unit`, and that as a sentence, in which the unit is
-/// `called` so.
+/// How far the image's size is past a multiple of `unit`, and a sentence that has the unit as `called`.
 fn past_multiple(context: &Context<'_>, unit: ByteCount, called: &str) -> Option<(Miss, String)> {
     let size = context.size.get();
     let miss = Miss::of("sector", Boundary::multiples_of(unit)?, ByteOffset::new(size))?;
@@ -188,8 +185,7 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     Fix::advice(format!("extend the image: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 
-/// Checks the guest's blocks against the physical sectors of the host's disk, which are assumed to be those
-/// that the guest's layout is checked against.
+/// Checks the guest's blocks against the host's physical sectors, assumed to be those of the guest's layout.
 fn check_placement(context: &Context<'_>, container: &Container, findings: &mut Vec<Finding>) {
     let physical = context.topology.physical.value();
     let Some(placed) = container.placement.first_below(physical) else { return };

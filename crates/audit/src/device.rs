@@ -75,8 +75,7 @@ fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
 
-/// Describes the starts that parted (libparted/arch/linux.c) and LVM (`set_pe_align`) would derive from this
-/// optimal I/O size.
+/// Describes the starts that parted and LVM (`set_pe_align`) would derive from this optimal I/O size.
 fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let block = context.topology.logical.value();
     let grain = ByteCount::new(MIB);

@@ -28,7 +28,6 @@ mod guest;
 mod in_use;
 mod joined;
 mod member;
-mod merge;
 mod modelled;
 mod named;
 mod object;
@@ -138,8 +137,7 @@ straddle_units::error_kind! {
 }
 
 impl ExamineError {
-    /// Why the target was not judged: it is of a kind that is not read, was left asleep, or is out of reach.
-    /// `None` if examining it failed.
+    /// Why the target was not judged: not read, left asleep, or out of reach. `None` if examining it failed.
     pub fn not_judged(&self) -> Option<String> {
         match self {
             Self::Open(error @ (OpenError::NotRead { .. } | OpenError::Whole { .. })) => {
@@ -238,8 +236,7 @@ impl Examiner {
         };
         let nothing = nothing(&recognised, &stack);
         let judgement = Judgement::of(&findings, recognised);
-        // If there are findings, the status reports them and cannot also give this reason: it becomes a
-        // remark.
+        // With findings, the status reports them and cannot give this reason: it becomes a remark.
         target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
         let is_unread = target.medium.is_none();
         // A run may keep thousands of targets; their files need not stay open.
@@ -267,14 +264,13 @@ impl Examiner {
         })
     }
 
-    /// Reports findings that several targets of a run share at one of them only, and judges members of arrays
-    /// and of volume groups with what the others among them show.
+    /// Reports shared findings at one target only, and judges members by what the other ones show.
     pub fn merge(&self, examined: &mut [&mut Examined]) {
         member::settle(examined);
         joined::settle(examined, &self.options);
         // Without the kernel's view it is unknown which targets share a device.
         if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
-            merge::merge(examined, machine);
+            joined::merge(examined, machine);
         }
     }
 
@@ -302,8 +298,7 @@ const LOOK: ByteCount = ByteCount::new(64 * MIB);
 const ENTRIES: usize = 16 << 10;
 const SECTOR: usize = 512;
 
-/// Reads what a target holds: its table, or the kernel's list of partitions if the table cannot be read or is
-/// of a kind that only the kernel knows.
+/// Reads what a target holds: its table, or the kernel's list of partitions if it cannot be read.
 fn read(target: &mut Target, options: &straddle_device::Options) -> Result<Stack, ReadError> {
     let block = sectors::known(target, options);
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
@@ -328,8 +323,7 @@ fn read(target: &mut Target, options: &straddle_device::Options) -> Result<Stack
     }
 }
 
-/// Refuses a device that the kernel no longer has. After a failed read, it may be removed a little later: it
-/// is looked for `times`, each a tenth of a second after the last.
+/// Refuses a device that is gone. The kernel may remove it later: it is looked for `times`, every 0.1 s.
 fn check_there(target: &Target, options: &Options, times: u32) -> Result<(), ExamineError> {
     let name = target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none());
     let Some((name, node)) = name.zip(target.node.as_ref()) else { return Ok(()) };
@@ -363,8 +357,7 @@ fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
     }
 }
 
-/// Why the sectors in which the table counts are in doubt, if others explain it better; otherwise that is a
-/// remark. In doubt no command writes: it might write into data.
+/// Why a table's sectors are in doubt, or a remark on that. In doubt no command writes: it might hit data.
 fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) -> Option<String> {
     findings.withhold_commands(Fix::writes_table);
     if doubt.is_likelier {
@@ -392,8 +385,7 @@ fn audit(
         false => first_written(target, stack, span),
     };
     let context = Context {
-        // Partitioning tools would overwrite the format of an image that is not raw, so it has to be
-        // connected first.
+        // Partitioning tools would overwrite the format of an image that is not raw: it is connected first.
         target: if in_container { connected::NODE } else { &node },
         file,
         is_image: target.kind == DeviceKind::Image && !in_container,
@@ -459,8 +451,7 @@ fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<B
     Ok(None)
 }
 
-/// Attaches the kernel's view of a device to what was read from it; returns where they differ. The host's
-/// kernel does not see what a guest writes to its disk.
+/// Attaches the kernel's view of a device; returns where they differ. It does not see a guest's writes.
 fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
     let name = target.kernel_name.as_ref().filter(|_| target.topology.guest.is_none());
     let Some(name) = name else { return Vec::new() };

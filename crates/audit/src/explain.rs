@@ -20,8 +20,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// The 512-byte sector of drives before Advanced Format: 15 bytes of gap, sync and address mark, 50 of
-    /// ECC (IDEMA, Advanced Format technology brief).
+    /// A 512-byte sector before Advanced Format: 15 bytes of gap, sync and mark, 50 of ECC (IDEMA's brief).
     pub const LEGACY: Self = Self { data: 512, overhead: 15, ecc: 50 };
     /// The 4096-byte sector of Advanced Format: the same 15 bytes once, and 100 of ECC.
     pub const ADVANCED: Self = Self { data: 4096, overhead: 15, ecc: 100 };
@@ -67,8 +66,7 @@ pub struct RmwCount {
 /// The largest number of writes listed individually.
 pub const LISTED: u64 = 16;
 
-/// Counts the sectors touched and the read-modify-writes of `io` on physical sectors at `boundary`; `None` if
-/// the I/O reaches past 2^64 bytes.
+/// Counts the sectors that `io` touches and its read-modify-writes; `None` past 2^64 bytes.
 pub fn count_rmw(io: Io, boundary: Boundary) -> Option<RmwCount> {
     let whole = Span::new(io.offset, io.size.checked_mul(io.count)?)?;
     let write = |index| {
@@ -104,8 +102,7 @@ const CELLS_PER_UNIT: u64 = 8;
 const LARGEST_PICTURE: u64 = 8;
 
 /// Draws `span` over the units of `boundary`: `|` where a unit begins, `#` for the span's bytes and `.` for
-/// the others, with one character per eighth of a unit. `None` if the span touches no unit, or too many to
-/// draw.
+/// others, 8 characters per unit. `None` if the span touches no unit, or too many to draw.
 ///
 /// For example, the first 4 KiB of a partition at sector 63 of a 512e drive: `|.......#|#######.|`
 pub fn picture(boundary: Boundary, span: Span) -> Option<String> {

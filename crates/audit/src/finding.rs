@@ -268,8 +268,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Its subject.
     pub subject: Subject,
-    /// The layer concerned, as the path from the partition up; empty for findings on the disk, its table, and
-    /// the placement of partitions.
+    /// The layer concerned, as the path from the partition up; empty for the disk, its table, and placement.
     pub layer: Vec<Step>,
     /// The offset on the disk at which it shows.
     pub at: Option<ByteOffset>,
@@ -327,8 +326,7 @@ impl Finding {
         self.at.filter(|_| self.miss.is_some() && self.misaligns())
     }
 
-    /// The path to the layer concerned, as shown to users (`partition 1 > PV vg > LV vg/root`); `None` if no
-    /// layer is concerned.
+    /// The path to the layer concerned as shown (`partition 1 > PV vg > LV vg/root`), if there is one.
     pub fn way(&self) -> Option<String> {
         (!self.layer.is_empty()).then(|| way::label(&self.layer))
     }

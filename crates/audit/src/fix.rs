@@ -61,8 +61,7 @@ impl Entry<'_> {
     }
 }
 
-/// The fix for everything that is wrong with the placement of `partition`; `None` if no place in the free
-/// space around it would do.
+/// The fix for everything wrong with the placement of `partition`, if a place around it would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = context.stack.free_around(partition, context.size)?;
     // With clusters off the start, a new place for the start does not align them.
@@ -110,9 +109,8 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     fixes.into_iter().rev().max_by_key(|fix| !fix.commands.is_empty())
 }
 
-/// Keeps the partition's length at a new start where it would grow to whole sectors, if its content does not
-/// use the last partial sector. The content may look for something at its end, as NTFS does for the copy of
-/// its boot sector.
+/// Keeps the partition's length at a new start if its content leaves the last partial sector unused: NTFS and
+/// others may look for something at the end.
 fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
@@ -132,8 +130,7 @@ fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Opt
     new.gaps([partition.span]).into_iter().find_map(context.written)
 }
 
-/// The fix that puts `partition` at `place`. Only swap is put at another start by a command: it is made again
-/// there.
+/// The fix that puts `partition` at `place`. Only swap gets another start by a command, which makes it again.
 fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -> Option<Fix> {
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;

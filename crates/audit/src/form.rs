@@ -9,4 +9,3 @@
 pub mod check;
 mod device;
 pub mod finding;
-pub mod table;

@@ -54,8 +54,7 @@ fn count(at: ByteOffset, sector: ByteCount) -> Option<u64> {
     (sector != ByteCount::ZERO && at.get().is_multiple_of(sector.get())).then(|| at.get() / sector.get())
 }
 
-/// The distance of a logical partition from its own EBR, which DOS and Windows record; zero for other
-/// partitions.
+/// The distance of a logical partition from its EBR, which DOS and Windows record; else zero.
 fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount) -> u64 {
     let Role::Logical { ebr } = partition.role else { return 0 };
     let ebr = ebr.to_bytes(context.stack.block);

@@ -85,8 +85,7 @@ pub enum Recognised {
     Blank,
     /// Nothing that could be judged, and the reason.
     Nothing(String),
-    /// Known content of which only a part can be seen, and the reason. Without findings in that part the
-    /// target is not judged.
+    /// Known content of which only a part, without findings, can be seen, and why.
     Part(String),
 }
 

@@ -38,8 +38,7 @@ struct Place<'a> {
     path: Vec<Step>,
     /// The offset on the drive at which the present layer starts.
     start: Option<ByteOffset>,
-    /// The start of the space of the layer below, on the device that `below` is relative to: a layer's own
-    /// offset is relative to it.
+    /// The start of the space of the layer below, from which a layer's own offset counts, on its device.
     base: ByteOffset,
     /// The nearest striped array below.
     array: Option<Array>,
@@ -115,8 +114,7 @@ fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut 
     check_layer(&place, layer, findings);
 }
 
-/// The bytes of the drive at which misaligned data of layers on a partition begin, if all that is on them is
-/// misaligned too.
+/// Where misaligned data of layers on a partition begin on the drive, if all on them is misaligned too.
 pub(crate) fn misaligned(context: &Context<'_>, partition: &Partition) -> Vec<ByteOffset> {
     let mut findings = Vec::new();
     check_partition(context, partition, &mut findings);
@@ -177,12 +175,10 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
 
 /// Moves the walk into the space that `layer` provides.
 fn enter(place: &mut Place<'_>, layer: &Layer) {
-    // Volumes of a PV are relative to the PV's first byte; for other layers, the contents are relative to the
-    // start of the space.
+    // Volumes of a PV count from its first byte; the contents of other layers from the start of the space.
     let (device, base) = match &layer.facts {
         Facts::Pv(pv) if !layer.space.is_empty() => (layer.below.start(), pv.data_start),
-        // If the PV's data start is unknown (the kernel does not report it), the volumes' offsets are
-        // relative to the PV's start.
+        // If the kernel does not report a PV's data start, the volumes' offsets count from the PV's start.
         Facts::Pv(_) => (layer.below.start(), ByteOffset::ZERO),
         _ => (space_start(layer), ByteOffset::ZERO),
     };
@@ -310,8 +306,7 @@ pub(crate) fn split_fix(above: &Above) -> Fix {
     ))
 }
 
-/// The part of a run from its first block on, for blocks of the boundary's size; the run itself if none
-/// begins in it.
+/// The part of a run from its first block of the boundary's size on, or the run itself.
 fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     let Piece { span, below, drive } = *piece;
     let later = || {

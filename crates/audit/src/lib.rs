@@ -96,9 +96,6 @@ mod table;
 mod way;
 
 #[cfg(test)]
-mod order;
-
-#[cfg(test)]
 extern crate self as straddle_audit;
 #[cfg(test)]
 #[path = "../tests/audit/mod.rs"]

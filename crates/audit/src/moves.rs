@@ -1,5 +1,4 @@
-//! Moves of partitions: an unfinished one, or those that `straddle realign` can plan. Crate `repair` finds
-//! and plans them; here they become findings and fixes.
+//! Moves of partitions, unfinished or planned by crate `repair`, as findings and fixes.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +14,7 @@ use crate::shell::{file_about, operand};
 /// What is known about moves on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moves {
-    /// The options with which other commands of this program see the disk as this run does, each after a space;
-    /// `None` if none do.
+    /// The options, each after a space, with which other commands see the disk as this run, if any do.
     pub options: Option<String>,
     /// Whether one of these options gives the sectors of the disk.
     pub declares_sectors: bool,
@@ -209,8 +207,7 @@ pub struct ShrinkFirst {
 pub struct PlannedCopy {
     /// The partitions that have to move.
     pub numbers: Vec<u32>,
-    /// The partitions that are placed for the data of a layer in them, and the byte of the drive where these
-    /// begin.
+    /// The partitions placed for the data of a layer in them, and where on the drive these begin.
     pub data: Vec<(u32, ByteOffset)>,
     /// The disk or image to copy.
     pub source: String,
@@ -298,8 +295,7 @@ fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2]
     .map(Command::of_data)
 }
 
-/// The fix that makes room for a move of partition `number`. The journal is in a file: there is no room for
-/// it on the disk either.
+/// The fix that makes room for a move of `number`, whose journal, without room on the disk, is in a file.
 fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let ShrinkFirst { numbers, partition, to, options } = context.moves.shrink.as_ref()?;
     let of = context.partition(*partition)?;
@@ -335,8 +331,7 @@ pub(crate) fn after(context: &Context<'_>) -> String {
         .collect()
 }
 
-/// The fix that moves or copies the partition for the data of a layer in it, which begin at byte `at` of the
-/// drive.
+/// The fix that moves or copies the partition for a layer's data, which begin at byte `at` of the drive.
 pub(crate) fn of_data(context: &Context<'_>, at: ByteOffset) -> Option<Fix> {
     let Moves { planned, copy: copied, .. } = context.moves;
     let moved = planned.iter().flat_map(|planned| &planned.data);

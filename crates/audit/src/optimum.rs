@@ -15,18 +15,15 @@ use straddle_units::ByteCount;
 /// the largest value that the kernel's sd driver accepts (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
 const ALL_ONES: u64 = 65_535 * 512;
 
-/// 0xFFF000 bytes: the transfer limit that mpt3sas HBAs report as an optimum (Debian bug 1121006). It is
-/// 32,767 sectors of 512 bytes, rounded down to 4096.
+/// 0xFFF000 bytes, 32,767 sectors rounded to 4096: what mpt3sas reports as optimum (Debian bug 1121006).
 const MPT3SAS: u64 = 0xFF_F000;
 
-/// A count with at least this many one bits (255 units) is not from an array, which would need as many data
-/// members.
+/// A count with this many one bits (255 units) is of no array, which would need as many data members.
 const LEAST_ONES: u32 = 8;
 
 const MOST_ONES: u32 = 32;
 
-/// A size one physical sector short of a power of two is accepted below this: the chunks of an array may be
-/// small.
+/// A size one physical sector short of a power of two is accepted below this: chunks may be small.
 const LEAST_SHORT: u64 = 64 << 10;
 
 /// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or not.

@@ -26,8 +26,7 @@ const ALONE: &str = "; it is a member of an array that starts on another disk, a
 const DOS_START: Lba = Lba::new(63);
 
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
-    // An extended partition holds one-sector structures, which cannot straddle; the data of the other kind
-    // begin where a table says that is not read.
+    // An extended partition holds one-sector structures; in the other kind an unread table places the data.
     if partition.role == Role::Extended || Stack::unread(partition).is_some() {
         return;
     }
@@ -93,8 +92,7 @@ pub enum OfStart {
     Moves,
     /// It stays even if it is misaligned, for this reason.
     Stays(String),
-    /// It is on every boundary of the drive that is more than advice. Misaligned data of layers on it begin at
-    /// these bytes of the drive.
+    /// It is on every boundary that is more than advice. Misaligned data on it begin at these bytes.
     OnBoundary(Vec<ByteOffset>),
 }
 
@@ -132,8 +130,7 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     OfStart::Moves
 }
 
-/// Checks a file system on the whole disk: it starts at byte 0, which is misaligned on a drive with shifted
-/// addresses.
+/// Checks a file system on the whole disk: byte 0 is misaligned if the drive shifts addresses.
 pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let TableKind::Content(name) = &context.stack.kind else { return };
     let Some(named) = named_boundaries(context.topology).into_iter().next() else { return };
@@ -164,8 +161,7 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
     for named in named_boundaries(context.topology) {
         let Some(miss) = Miss::of(named.name, named.boundary, start) else { continue };
         off_physical |= named.rule.code == Code::START_STRADDLES;
-        // A start that misses the physical sector also misses every coarser grain; the advice would only
-        // repeat that.
+        // A start that misses the physical sector misses every coarser grain; that advice would repeat it.
         let is_advice = named.severity == Severity::Advice;
         if off_physical && is_advice {
             continue;

@@ -15,7 +15,6 @@ const EXTENT_GRAIN: ByteCount = ByteCount::new(128 * KIB);
 
 const CHUNK: ByteCount = ByteCount::new(512 * KIB);
 
-/// The fix that puts a layer's data on `boundary`.
 pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix {
     let pure = Boundary::multiples_of(boundary.size());
     // The smallest multiple of the boundary that is at least `least`: with it the layer adds no misalignment.
@@ -90,8 +89,7 @@ pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     )
 }
 
-/// The fix for a LUKS container on a device of `len` bytes whose encryption sectors are smaller than
-/// `physical`.
+/// The fix for a LUKS container on `len` bytes with encryption sectors smaller than `physical`.
 pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCount) -> Fix {
     let sector = physical.get().min(4096);
     if luks.version == 1 {

@@ -21,12 +21,10 @@ const NILFS2_LEAST: u64 = 160 * MIB;
 /// On devices smaller than this, mkfs.exfat refuses its own default boundary of 1 MiB.
 const EXFAT_SMALL: u64 = 16 * MIB;
 
-/// mkfs.fat puts the clusters of a file system of up to this many sectors directly after its tables, without
-/// alignment (`align_structures`, dosfstools mkfs.fat.c).
+/// mkfs.fat does not align the clusters of file systems of up to this many sectors (`align_structures`).
 const FAT_UNALIGNED_SECTORS: u64 = 8192;
 
-/// The smallest number of clusters of FAT16 and of FAT32, and the largest of FAT32 (Microsoft's
-/// specification, section 3.5).
+/// Microsoft's specification, 3.5: the least clusters of FAT16 and FAT32, and the most of FAT32.
 const FAT16_LEAST: u64 = 4085;
 const FAT32_LEAST: u64 = 65525;
 const FAT32_MOST: u64 = 0x0FFF_FFF5;
@@ -132,8 +130,7 @@ fn fat_in(fs: &FileSystem, len: ByteCount, sector: u64, cluster: ByteCount) -> O
     (aligns && fits && (1..=128).contains(&sectors)).then(|| Command::other("mkfs", line))
 }
 
-/// Whether a FAT of `bits` bits can have about this many clusters; its tables and directories take a few of
-/// them.
+/// Whether a FAT of `bits` bits can have about this many clusters; tables and directories take a few.
 fn has_clusters(bits: u8, clusters: u64) -> bool {
     let most = if bits == 32 { FAT32_MOST } else { 1 << bits };
     let least = match bits {
@@ -144,16 +141,14 @@ fn has_clusters(bits: u8, clusters: u64) -> bool {
     (least + least / 8..most).contains(&clusters)
 }
 
-/// The command for an exFAT with clusters of `cluster` bytes on multiples of 1 MiB, or of the cluster on a
-/// device too small for that.
+/// The command for an exFAT with clusters of `cluster` bytes on multiples of 1 MiB or, if small, of them.
 pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     let boundary = if len.get() < EXFAT_SMALL { cluster.get() } else { cluster.get().max(MIB) };
     let line = format!("mkfs.exfat -b {boundary} -c {} DEVICE", cluster.get());
     Command::other("mkfs", line)
 }
 
-/// The fix that gives an ext4 clusters of a database's page, which the device writes in one piece (Linux 6.16 offers
-/// atomic writes of whole clusters).
+/// The fix that gives an ext4 clusters of a database's page, which Linux 6.16 writes in one piece.
 pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<Fix> {
     let bytes = page.get();
     let is_cluster = bytes.is_power_of_two() && bytes > PAGE && fs.cluster.unwrap_or(fs.block) < page;
@@ -166,7 +161,6 @@ pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<F
     })
 }
 
-/// The fix that recreates a file system with `command`.
 pub(crate) fn remake(command: Command) -> Fix {
     Fix {
         summary: "recreate the file system, and restore its contents".to_owned(),

@@ -1,5 +1,4 @@
-//! One cause, one finding: what is reached by several paths, or from several targets of a run, is reported
-//! once.
+//! One cause, one finding: what several paths or targets of a run reach is reported once.
 //!
 //! Invariants: it only determines where a finding is reported, and lists there the other places where it shows. Findings
 //! about a member or a physical volume concern that one alone: only findings about the same thing are merged.
@@ -12,8 +11,7 @@ use crate::causes::{self, Seen};
 use crate::finding::{About, Finding, Kind, Place, Reported, Severity};
 use crate::way::Step;
 
-/// The number of last steps that both paths have in common, if an array or a logical volume is among them: a
-/// thing to which several partitions and disks lead.
+/// The number of last steps that both paths share, if an array or a logical volume is among them.
 fn shared(one: &[Step], other: &[Step]) -> Option<usize> {
     let same = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one.is(other)).count();
     one.iter().rev().take(same).any(Step::is_shared).then_some(same)
@@ -28,8 +26,7 @@ fn is_one_thing(one: &Finding, other: &Finding) -> bool {
     one.rule == other.rule && is_of_shared(one) && shared(&one.layer, &other.layer).is_some()
 }
 
-/// Of several findings on one target about one file system, or one place in an array, reports the first of the worst,
-/// and lists the paths of the others there.
+/// Of findings about one file system or place in an array, reports the first of the worst, once.
 pub(crate) fn merge(findings: &mut [Finding]) {
     // Findings about the same thing have the same rule and the same last step.
     let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
@@ -54,8 +51,7 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     }
 }
 
-/// Of several pieces of advice that say the same about file systems on one target, reports the first, and lists the
-/// others there.
+/// Of equal advice about file systems on one target, reports the first, and lists the others there.
 pub(crate) fn merge_advice(findings: &mut [Finding]) {
     let mut first: HashMap<(Code, String), usize> = HashMap::new();
     for index in 0..findings.len() {
@@ -113,8 +109,7 @@ pub(crate) fn merge_targets(seen: &mut [Seen<'_>]) {
         }
     }
     for (from, first) in &repeats {
-        // If the other finding is itself reported elsewhere, the chain is followed to its end; it has no
-        // cycles.
+        // If the other finding is reported elsewhere too, the chain is followed to its end; it has no cycles.
         let mut root = *first;
         while let Some(next) = repeats.get(&root) {
             root = *next;
@@ -166,8 +161,7 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
     }
 }
 
-/// Whether the path `lower`, from a device further down, ends at the same layer as `upper`. Hidden LVM
-/// volumes appear in only one of the paths.
+/// Whether `lower`, from a device below, ends at the layer of `upper`. One may lack hidden LVM volumes.
 fn leads_further(lower: &[Step], upper: &[Step]) -> bool {
     let (Some((last, lower)), Some((same, upper))) = (lower.split_last(), upper.split_last()) else {
         return false;

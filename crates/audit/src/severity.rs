@@ -111,8 +111,7 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     Some(why.to_owned())
 }
 
-/// Why a partition smaller than a physical sector is only advice: no start aligns both its ends, and it has no room for
-/// a file system. ChromeOS has such placeholders.
+/// Why a partition below a physical sector is only advice: it cannot be aligned, or hold a file system.
 fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> {
     let physical = context.topology.physical.value();
     let is_small = partition.span.len() < physical && partition.content.is_none();
@@ -125,8 +124,7 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
     })
 }
 
-/// Whether it is the boot partition of a board such as the Raspberry Pi: a small FAT that is active or labelled as one,
-/// first on an MBR disk with Linux.
+/// Whether it is a board's boot partition: a small FAT, active or so labelled, first on an MBR with Linux.
 fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
     let all = || context.stack.partitions.iter();
     let is = |partition: &Partition, kinds: &[u8]| matches!(partition.kind, PartitionType::Mbr(kind) if kinds.contains(&kind));
@@ -212,8 +210,7 @@ fn uses(md: &Md) -> Option<ByteCount> {
     md.data_offset.checked_add(whole)
 }
 
-/// ZFS rounds its devices down to a multiple of this size (`vdev_open`, module/zfs/vdev.c), whatever its
-/// block size.
+/// ZFS rounds its devices down to a multiple of this size (`vdev_open`, module/zfs/vdev.c).
 const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 
 /// The allocation unit of a file system, if it is known: a smaller rest at its end is never allocated.

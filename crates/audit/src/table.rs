@@ -191,8 +191,7 @@ fn is_read_alike(context: &Context<'_>) -> bool {
     has_copy(context) && !context.stack.problems.iter().any(is_other)
 }
 
-/// Removes the commands that change a table, if their tools read it differently or not at all, and the fixes
-/// that another finding has to go before.
+/// Removes commands whose tools read the table differently or not at all, and fixes that come second.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let stack = context.stack;
     if stack.problems.iter().any(|problem| matches!(problem, Problem::GptBackupMisplaced { .. })) {
@@ -255,8 +254,7 @@ pub(crate) fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
     lines.map(|line| Command::of_table("straddle", line)).into()
 }
 
-/// The fix that rewrites the GPT from its good copy; `None` if the table has other problems, with which no
-/// plan is made, or the plan would not be for what this run sees.
+/// The fix that rewrites the GPT from its good copy, if this run sees no other problem of the table.
 fn rewrite(context: &Context<'_>) -> Option<Fix> {
     let is_mended = |problem: &Problem| is_of_copies(problem) || problem.damage() == Damage::Hybrid;
     let seen = context.moves.options.as_ref()?;
@@ -321,8 +319,7 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     })
 }
 
-/// The fix that makes a partition as large as its contents record; `None` if there is no room, or the table
-/// has other problems.
+/// The fix that makes a partition as large as its contents record, if there is room and no other problem.
 fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix> {
     let seen = context.moves.options.as_ref()?;
     let is_cut_short =
@@ -363,8 +360,7 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     })
 }
 
-/// The fixes for a table that counts in sectors of another size than the device has: its conversion, and a
-/// way to read what it lists without a write.
+/// The fixes for a table in other sectors than the device's: its conversion, and a way to only read.
 fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
     let way = format!(
         "connect the disk the way it was connected when it was partitioned (with {table}-byte sectors, \

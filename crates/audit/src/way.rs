@@ -1,7 +1,6 @@
 //! The path from the disk to a layer, step by step.
 //!
-//! Invariants: a step is identified by its UUID, and by its name only if that is not known. Nothing is parsed
-//! from the text shown to users.
+//! Invariants: a step is identified by its UUID, or else its name. No text shown to users is parsed.
 
 use straddle_layout::layer::{Facts, Layer, Md};
 use straddle_layout::{Content, VolumeKind};

@@ -87,8 +87,7 @@ impl Address {
         Some(if scheme.is_bucket() { Self::bucket(scheme, rest) } else { Self::web(scheme, rest) })
     }
 
-    /// Returns `text` without what may be secret, also if it is not a valid address. Other text than an
-    /// address is returned unchanged.
+    /// Returns `text` without what may be secret, if it is an address, valid or not.
     pub fn redacted(text: &str) -> String {
         let Some((scheme, rest)) = Scheme::split(text) else { return text.to_owned() };
         let (before, is_cut) = match rest.find(['?', '#']) {
@@ -191,8 +190,7 @@ impl Address {
         if is_name && is_shown { decoded } else { "disk.img".to_owned() }
     }
 
-    /// Returns the command that fetches the whole object as [`Self::copy_name`]; `None` if it would have to
-    /// show a secret.
+    /// Returns the command that fetches it as [`Self::copy_name`]; `None` if that would show a secret.
     pub fn fetch_command(&self) -> Option<String> {
         if self.user.is_some() || self.query.is_some() || self.to_string().contains(is_hidden) {
             return None;

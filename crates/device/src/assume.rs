@@ -105,8 +105,7 @@ impl Assume {
         Self { logical, physical, offset, ..Self::default() }.validated()
     }
 
-    /// Replaces the sectors by those of `topology`, except assumed ones, for a program that is given an image
-    /// of the disk.
+    /// Takes the sectors of `topology`, except assumed ones, for a program that gets an image of the disk.
     #[must_use]
     pub fn with_sectors_of(self, topology: &Topology) -> Self {
         let unknown = Topology::unknown();

@@ -15,15 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::ioctl;
 use crate::live::Machine;
 
-/// How often, and at what interval, a device's lock is tried: udev holds it for as long as it examines a
-/// device (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
+/// How often a device's lock is tried, which udev holds (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
 const TRIES: u32 = 40;
 /// The same for a file: a program that its last user has just started may still have it open for a moment.
 const TRIES_OF_FILE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Identifies a file or device, whatever its name: by device and inode for a file, by its number for a
-/// device.
+/// Identifies a file by device and inode, and a device by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileId {
     device: u64,

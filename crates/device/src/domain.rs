@@ -12,4 +12,4 @@ mod virsh;
 pub use disk::{Disk, Domain, Storage};
 pub use find::{FindError, Found, Libvirt};
 pub use read::{DomainError, MAX_DOCUMENT};
-pub use virsh::{Virsh, VirshError};
+pub use virsh::VirshError;

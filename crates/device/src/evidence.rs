@@ -198,8 +198,7 @@ fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, kernel: &ioc
     topology.erase_block = erase.map(|erase| Figure::new(erase, Source::Sysfs(attribute)));
 }
 
-/// Parses an alignment offset: bytes, or -1, which for partitions of such a device appears as an unsigned
-/// number.
+/// Parses an alignment offset: bytes, or -1, which partitions show as an unsigned number.
 pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     match text.parse::<i64>().ok()? {
         -1 | 4_294_967_295 => Some(AlignmentOffset::Misaligned),
@@ -235,8 +234,7 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     let unit = &mut topology.indirection_unit;
     claim(unit, nvme.preferred_write_granularity, Source::Nvme("NPWG"), GRANULARITY);
     claim(unit, nvme.preferred_write_alignment, Source::Nvme("NPWA"), GRANULARITY);
-    // Boundaries that do not begin at block 0 cannot be expressed as a size, and then the kernel offers no
-    // atomic writes.
+    // A size cannot express boundaries that do not begin at block 0; the kernel then offers no atomic writes.
     let is_plain = nvme.atomic_boundary_offset == Lba::new(0);
     let atomic = nvme.atomic_power_fail.filter(|_| is_plain).map(|unit_max| AtomicWrites {
         unit_min: nvme.logical.bytes(),
@@ -272,8 +270,7 @@ fn optimum_of_the_drive(
 }
 
 /// Detects an optimal I/O size that does not come from the drive. Where a SCSI disk reports none, sd takes
-/// the host adapter's limit and, since Linux 6.17, its own (`sd_set_io_opt`, drivers/scsi/sd.c), in whole
-/// physical sectors.
+/// the host adapter's limit or, since Linux 6.17, its own (`sd_set_io_opt`), in whole physical sectors.
 fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
     let Some(figure) = &topology.io_opt else { return };
     let is_alone = figure.others().iter().all(|claim| !matches!(claim.source, Source::Scsi(_)));
@@ -297,8 +294,7 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
 }
 
 /// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or
-/// eMMC maps its pages by 512 bytes, and an image of it is judged so as well. A hypervisor's disk only says
-/// that it does not rotate.
+/// eMMC maps pages of 512 bytes, and an image of it is judged so too. A hypervisor's disk is left as it is.
 fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
     /// The kernel's test disk, which says that it does not rotate and is what it reports.
     const SCSI_DEBUG: &str = "scsi_debug";
@@ -375,9 +371,8 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
     }
 }
 
-/// Decides what the I/O sizes of a device that is neither a drive nor an array of md come from: `is_array`
-/// says whether an array is known behind it. A thin pool shows its chunk this way, Ceph its object, and a
-/// hypervisor what it likes.
+/// Decides what the I/O sizes of a device that is neither a drive nor an md array come from: an array behind
+/// it if `is_array`; otherwise a thin pool's chunk, Ceph's object, or whatever a hypervisor likes.
 pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_array: impl FnOnce() -> bool) {
     let is_known = matches!(kind, DeviceKind::Nvme | DeviceKind::Md | DeviceKind::Scsi);
     let physical = topology.physical.value();
@@ -405,124 +400,4 @@ fn stripe_of_sizes(topology: &mut Topology) {
 }
 
 #[cfg(test)]
-mod said;
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    struct Map(BTreeMap<&'static str, &'static str>);
-
-    impl Attributes for Map {
-        fn bytes(&self, name: &str) -> Option<Vec<u8>> {
-            self.0.get(name).map(|text| text.as_bytes().to_vec())
-        }
-
-        fn list(&self, _dir: &str) -> Vec<String> {
-            Vec::new()
-        }
-    }
-
-    fn read(kind: DeviceKind, attributes: &[(&'static str, &'static str)]) -> Topology {
-        let map = Map(attributes.iter().copied().collect());
-        combine(kind, &map, Answers::default()).1
-    }
-
-    #[test]
-    fn a_drive_known_to_misreport_is_overruled() {
-        let topology = read(
-            DeviceKind::Scsi,
-            &[
-                ("device/vendor", "ATA     \n"),
-                ("device/model", "WDC WD10EARS-00Y\n"),
-                ("queue/logical_block_size", "512\n"),
-                ("queue/physical_block_size", "512\n"),
-            ],
-        );
-        assert_eq!(topology.physical.value(), ByteCount::new(4096));
-        assert!(matches!(topology.physical.source(), Source::Quirk(_)));
-        assert_eq!(topology.physical.disagreeing().count(), 1);
-    }
-
-    /// An SSD, a cloud's volume and an SD card that report 512-byte sectors are judged as their images are,
-    /// unless they name their unit; a spinning disk is not.
-    #[test]
-    fn flash_that_reports_512_is_taken_for_more() {
-        let physical = |kind, rotational, more: &[(&'static str, &'static str)]| {
-            let mut attributes = vec![
-                ("queue/logical_block_size", "512\n"),
-                ("queue/physical_block_size", "512\n"),
-                ("queue/minimum_io_size", "512\n"),
-                ("queue/rotational", rotational),
-            ];
-            attributes.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
-            attributes.extend(more);
-            let topology = read(kind, &attributes);
-            (topology.physical.value().get(), *topology.physical.source() == Source::Assumed)
-        };
-        for kind in [DeviceKind::Nvme, DeviceKind::Scsi, DeviceKind::Mmc] {
-            assert_eq!(physical(kind, "0\n", &[]), (4096, true), "{kind:?}");
-            assert_eq!(physical(kind, "1\n", &[]), (512, false), "{kind:?}");
-            let sectors = [("queue/physical_block_size", "4096\n"), ("queue/minimum_io_size", "4096\n")];
-            assert_eq!(physical(kind, "0\n", &sectors), (4096, false), "{kind:?}");
-        }
-        assert_eq!(physical(DeviceKind::Nvme, "0\n", &[("queue/minimum_io_size", "16384\n")]), (512, false));
-        assert_eq!(
-            physical(DeviceKind::Scsi, "0\n", &[("device/model", "scsi_debug      \n")]),
-            (512, false)
-        );
-        for (vendor, model) in [
-            ("QEMU    ", "QEMU HARDDISK   "),
-            ("VMware  ", "Virtual disk    "),
-            ("ATA     ", "QEMU HARDDISK   "),
-        ] {
-            let more = [("device/vendor", vendor), ("device/model", model)];
-            assert_eq!(physical(DeviceKind::Scsi, "0\n", &more), (512, false), "{model}");
-        }
-        assert_eq!(physical(DeviceKind::Md, "0\n", &[]), (512, false));
-    }
-
-    #[test]
-    fn the_minimum_io_of_nvme_is_its_indirection_unit() {
-        let topology = read(
-            DeviceKind::Nvme,
-            &[
-                ("queue/logical_block_size", "512\n"),
-                ("queue/physical_block_size", "512\n"),
-                ("queue/minimum_io_size", "16384\n"),
-            ],
-        );
-        assert_eq!(topology.indirection_unit.unwrap().value(), ByteCount::new(16384));
-    }
-
-    #[test]
-    fn an_arrays_stripe_is_its_chunk_times_its_data_members() {
-        let stripe = |level, disks, layout| {
-            let attributes = [
-                ("md/chunk_size", "65536"),
-                ("md/level", level),
-                ("md/raid_disks", disks),
-                ("md/layout", layout),
-            ];
-            read(DeviceKind::Md, &attributes).stripe.map(|s| s.value().get() / 65536)
-        };
-        assert_eq!(stripe("raid0", "3", "0"), Some(3));
-        assert_eq!(stripe("raid5", "4", "2"), Some(3));
-        assert_eq!(stripe("raid6", "6", "2"), Some(4));
-        assert_eq!(stripe("raid10", "4", "258"), Some(2));
-        assert_eq!(stripe("raid10", "3", "258"), Some(3));
-        assert_eq!(stripe("raid1", "2", "0"), None);
-        assert_eq!(stripe("raid6", "1", "0"), None);
-    }
-
-    #[test]
-    fn minus_one_is_read_in_both_its_forms() {
-        for text in ["-1", "4294967295"] {
-            assert_eq!(alignment_offset(text), Some(AlignmentOffset::Misaligned));
-        }
-        assert_eq!(alignment_offset("3584"), Some(AlignmentOffset::Bytes(ByteCount::new(3584))));
-        assert_eq!(alignment_offset("-2"), None);
-    }
-}
+mod tests;

@@ -1,5 +1,4 @@
-//! Fields of on-disk structures, by their byte offset. A field that reaches past the end of the bytes reads
-//! as zero, which no caller accepts as a signature, size or version.
+//! Fields of on-disk structures, by byte offset. One that reaches past the end of the bytes is zero.
 
 /// Returns `N` bytes, or zeros where not all of them are there.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -44,4 +43,14 @@ pub fn has(bytes: &[u8], at: usize, text: &[u8]) -> bool {
 /// Reads a big-endian 64-bit field.
 pub fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array(bytes, at))
+}
+
+/// Decodes UTF-16 up to its first NUL. Invalid units are replaced.
+pub fn utf16(units: impl Iterator<Item = u16>) -> String {
+    String::from_utf16_lossy(&units.take_while(|unit| *unit != 0).collect::<Vec<u16>>())
+}
+
+/// As [`utf16`], from little-endian bytes.
+pub fn utf16_le(bytes: &[u8]) -> String {
+    utf16(bytes.chunks_exact(2).map(|pair| le16(pair, 0)))
 }

@@ -17,8 +17,7 @@ pub use scsi::{ReadCapacity16, optimal_transfer, rotation_rate};
 
 use straddle_units::{BlockSize, ByteCount};
 
-/// The rotation rate: ATA word 217 and SCSI VPD page B1h bytes 4-5, which have the same coding (ACS-4,
-/// "Nominal media rotation rate"; SBC-4, "MEDIUM ROTATION RATE").
+/// The rotation rate: ATA word 217 and SCSI VPD page B1h bytes 4-5, coded alike (ACS-4 and SBC-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotationRate {
     /// 0000h: not reported.

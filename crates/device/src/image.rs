@@ -39,7 +39,7 @@ pub use foreign::raw_name;
 pub use foreign::{FORMS, Foreign};
 pub use placement::{Container, Placed, Placement};
 pub(crate) use through::unpack;
-pub use through::{Limits, Packing, UnpackError};
+pub use through::{Limits, Packing, UnpackError, unpacked};
 
 use crate::fields::has;
 use crate::medium::{FileMedium, Medium, ReadError, check_end};
@@ -187,8 +187,7 @@ impl Format {
         Ok(shown.unwrap_or_else(|| if vhd::has_footer(tail, len) { Self::Vhd } else { Self::Raw }))
     }
 
-    /// Returns what the file at `path` is, unless its bytes are those of a disk: "a VHD image", "a gzip
-    /// file".
+    /// Returns what the file at `path` is, unless its bytes are those of a disk: "a VHD image".
     pub fn not_raw(path: &Path) -> io::Result<Option<String>> {
         let file = crate::target::open_for_reading(path)?;
         let len = ByteCount::new(file.metadata()?.len());
@@ -347,13 +346,8 @@ pub struct SectorSizes {
 
 /// An opened image. As a [`Medium`] it is the guest's disk; unallocated bytes read as zeros.
 pub struct Image {
-    files: Files,
-    map: Box<dyn Map>,
-    below: Below,
-    size: ByteCount,
+    parts: Parts,
     container: Container,
-    sectors: Option<SectorSizes>,
-    remarks: Vec<String>,
     unpacked: Mutex<Option<(Packed, Vec<u8>)>>,
 }
 
@@ -388,22 +382,22 @@ pub fn open_as(format: Format, medium: Box<dyn Medium>, access: &Access<'_>) -> 
 }
 
 impl Image {
-    fn new(format: Format, parts: Parts) -> Self {
-        let Parts { files, map, below, variant, size, block, sectors, mut remarks } = parts;
-        if let Below::Missing(Missing { role, name }) = &below {
-            remarks
-                .push(format!("the {role} {name} was not opened, so only the data in this file was checked"));
+    fn new(format: Format, mut parts: Parts) -> Self {
+        if let Below::Missing(Missing { role, name }) = &parts.below {
+            let remark =
+                format!("the {role} {name} was not opened, so only the data in this file was checked");
+            parts.remarks.push(remark);
         }
-        let (placement, fault) = Placement::sample(map.as_ref(), &files, size);
+        let (placement, fault) = Placement::sample(parts.map.as_ref(), &parts.files, parts.size);
         // A file that is not opened is not damage. It is reported when its bytes are requested.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
             let error = with_causes(&fault);
-            remarks
-                .push(format!("only the first {} allocated blocks were checked: {error}", placement.units()));
+            let units = placement.units();
+            parts.remarks.push(format!("only the first {units} allocated blocks were checked: {error}"));
         }
-        let (size, block) = (ByteCount::new(size), ByteCount::new(block));
-        let container = Container { format, variant, virtual_size: size, block, placement };
-        Self { files, map, below, size, container, sectors, remarks, unpacked: Mutex::new(None) }
+        let (virtual_size, block) = (ByteCount::new(parts.size), ByteCount::new(parts.block));
+        let container = Container { format, variant: parts.variant, virtual_size, block, placement };
+        Self { parts, container, unpacked: Mutex::new(None) }
     }
 
     /// Returns how the container stores the guest's bytes.
@@ -413,29 +407,29 @@ impl Image {
 
     /// Returns the sector sizes that the image states.
     pub fn sectors(&self) -> Option<SectorSizes> {
-        self.sectors
+        self.parts.sectors
     }
 
     /// Returns what is unusual about the image, in sentences.
     pub fn remarks(&self) -> &[String] {
-        &self.remarks
+        &self.parts.remarks
     }
 
     /// Returns where the guest's byte `at` is, and how many bytes from it on are contiguous there.
     pub fn place(&self, at: ByteOffset) -> Result<(StoredAt, ByteCount), ReadError> {
-        check_end(at, 1, self.size)?;
+        check_end(at, 1, self.len())?;
         let run = self.run(at.get()).map_err(|error| at_guest(at.get(), error))?;
         Ok((run.place, ByteCount::new(run.len)))
     }
 
     fn run(&self, at: u64) -> Result<StoredRun, ImageError> {
-        let run = self.map.locate(&self.files, at)?;
-        Ok(StoredRun { len: run.len.clamp(1, (self.size.get() - at).max(1)), ..run })
+        let run = self.parts.map.locate(&self.parts.files, at)?;
+        Ok(StoredRun { len: run.len.clamp(1, (self.parts.size - at).max(1)), ..run })
     }
 
     fn read_run(&self, guest: u64, place: StoredAt, part: &mut [u8]) -> Result<(), ImageError> {
         match place {
-            StoredAt::Host { file, at } => self.files.get(file)?.read(at, part),
+            StoredAt::Host { file, at } => self.parts.files.get(file)?.read(at, part),
             StoredAt::Zero => {
                 part.fill(0);
                 Ok(())
@@ -447,7 +441,7 @@ impl Image {
 
     fn read_below(&self, guest: u64, part: &mut [u8]) -> Result<(), ImageError> {
         let format = self.container.format;
-        match &self.below {
+        match &self.parts.below {
             Below::Nothing => part.fill(0),
             Below::Missing(missing) => return Err(missing.error(format)),
             Below::Open { role, name, medium } => {
@@ -471,7 +465,7 @@ impl Image {
         if kept.as_ref().is_none_or(|(of, _)| *of != unit) {
             // Drop the kept unit first, so that only one is in memory.
             *kept = None;
-            *kept = Some((unit, unpack::unpack(self.files.get(unit.file)?, &unit)?));
+            *kept = Some((unit, unpack::unpack(self.parts.files.get(unit.file)?, &unit)?));
         }
         if let Some((_, bytes)) = kept.as_ref()
             && let Some(wanted) = bytes.get(into..).and_then(|bytes| bytes.get(..part.len()))
@@ -488,11 +482,11 @@ fn at_guest(at: u64, error: ImageError) -> ReadError {
 
 impl Medium for Image {
     fn len(&self) -> ByteCount {
-        self.size
+        self.container.virtual_size
     }
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
-        check_end(at, buf.len(), self.size)?;
+        check_end(at, buf.len(), self.len())?;
         let mut rest = buf;
         let mut guest = at.get();
         while !rest.is_empty() {

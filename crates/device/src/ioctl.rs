@@ -72,8 +72,7 @@ impl IoctlError {
     }
 }
 
-/// The part of SCSI sense data that names the error (SPC-5): SENSE KEY, ADDITIONAL SENSE CODE and its
-/// QUALIFIER.
+/// The SENSE KEY, ADDITIONAL SENSE CODE and its QUALIFIER of SCSI sense data, which name the error (SPC-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     key: u8,
@@ -215,8 +214,7 @@ pub(crate) fn kernel_limits(fd: impl AsFd) -> KernelLimits {
     }
 }
 
-/// Makes the kernel read the partition table of the whole disk `fd` again. It refuses while a partition is in
-/// use. Needs root.
+/// Makes the kernel reread the partition table of the disk `fd`, unless a partition is in use. Needs root.
 pub fn reread_partitions(fd: impl AsFd) -> Result<(), IoctlError> {
     // SAFETY: BLKRRPART takes no argument and touches no memory of ours.
     unsafe { call::<()>(fd.as_fd(), Meant::Block, "BLKRRPART", opcode::none(0x12, 95), None) }.map(|_| ())
@@ -330,8 +328,7 @@ pub(crate) fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError
     Ok(data)
 }
 
-/// Reads a VPD page, header included, at most 255 bytes: old devices read only the low byte of the allocation
-/// length.
+/// Reads at most 255 bytes of a VPD page: old devices ignore the high byte of the allocation length.
 pub(crate) fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI INQUIRY";
     let mut cdb = [0u8; 16];

@@ -29,8 +29,7 @@ static ALL: LazyLock<Vec<Quirk>> = LazyLock::new(|| {
     toml::from_str::<List<Quirk>>(include_str!("quirks.toml")).map(|list| list.quirk).unwrap_or_default()
 });
 
-/// Returns the first entry that matches sysfs `device/model` (cut at 16 characters for SCSI and SATA disks),
-/// or ATA's or NVMe's own model string. Padding is ignored.
+/// Returns the first entry for a model, which SCSI cuts at 16 characters. Padding is ignored.
 fn lookup(model: &str) -> Option<&'static Quirk> {
     let model = model.trim();
     ALL.iter().find(|quirk| matches(&quirk.model, model))

@@ -467,9 +467,8 @@ fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned
 }
 
 /// Returns the disks of this machine (or of a captured tree), by name: all block devices except memory,
-/// optical drives, parts of mappings, and devices without a medium or hidden behind another. With `all`,
-/// memory and optical drives that have a medium are included. Of several paths to one disk the first is
-/// returned.
+/// optical drives, parts of mappings, and devices without a medium or hidden behind another. `all` includes
+/// memory and optical drives with a medium. Of several paths to one disk the first is returned.
 pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenError> {
     let block = sysroot.unwrap_or(Path::new("/")).join("sys/block");
     fs::read_dir(&block).map_err(|source| {
@@ -509,8 +508,7 @@ pub struct Discovered {
     pub remarks: Vec<String>,
 }
 
-/// Only names that are registered for one device each count (SCSI's NAA and EUI-64, NVMe's): two devices may
-/// share one that a manufacturer makes up.
+/// Only names registered for one device (SCSI's NAA and EUI-64, NVMe's); others may be made up, and shared.
 fn worldwide_name(device: &Directory) -> Option<(String, u64)> {
     let name = device.text("wwid").or_else(|| device.text("device/wwid"))?;
     let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| name.starts_with(kind));

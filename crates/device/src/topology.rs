@@ -9,8 +9,7 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 
 use crate::identify::{FormatNvm, LbaFormat};
 
-/// The physical sector of nearly every disk since 2010, whatever the disk reports; also the largest sector of
-/// LUKS.
+/// The physical sector of nearly every disk since 2010, whatever it reports, and the largest of LUKS.
 pub const USUAL_PHYSICAL: ByteCount = ByteCount::new(4096);
 
 pub(crate) const AT_LEAST_LOGICAL: &str = "a physical sector holds at least one logical one";
@@ -51,8 +50,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A minimum I/O size behind which no array is known: it may be the chunk of a thin pool, or the host's
-    /// figure.
+    /// A minimum I/O size without a known array: a thin pool's chunk, or the host's figure.
     pub const HINT: Self = Self::Derived("sysfs queue/minimum_io_size, a hint: not known to be an array");
 
     /// The limit of the kernel or host adapter on requests, not reported by the drive.
@@ -299,8 +297,7 @@ impl LbaFormats {
 }
 
 impl AtomicWrites {
-    /// The multiple at which a partition must start for the kernel to keep atomic writes on it
-    /// (`bdev_can_atomic_write`, include/linux/blkdev.h).
+    /// Where a partition must start for atomic writes (`bdev_can_atomic_write`, include/linux/blkdev.h).
     pub fn start_boundary(self) -> Option<Boundary> {
         Boundary::multiples_of(self.unit_min.max(self.boundary))
     }
@@ -385,8 +382,7 @@ pub struct Topology {
     /// Atomic writes, if the device supports them.
     #[serde(rename = "atomic_writes", skip_serializing_if = "Option::is_none")]
     pub atomic: Option<Figure<AtomicWrites>>,
-    /// The optimal I/O size that makes the kernel call a stacked device misaligned although the underlying
-    /// offsets agree.
+    /// The optimal I/O size that makes the kernel call a stacked device misaligned although offsets agree.
     #[serde(skip)]
     pub stacked_optimum: Option<StackedOptimum>,
     /// The sectors that the drive can be set to, if it was queried and lists them.
@@ -429,8 +425,7 @@ pub struct Sectors {
 }
 
 impl Topology {
-    /// Makes this the topology of a disk as a guest uses it: with the logical sector that its table counts
-    /// in, and the larger physical one.
+    /// Makes this the topology that a guest sees: its table's logical sector, and the larger physical one.
     pub fn show_to(&mut self, guest: Guest) {
         const COUNTS: &str = "the guest's partition table uses the sectors that the guest sees";
         if let Some(Sectors { logical, physical }) = guest.shown {
@@ -482,8 +477,7 @@ impl Topology {
         Boundary::new(size, self.phase())
     }
 
-    /// The larger logical sector that comes closest to filling the physical ones. ATA and SCSI only: NVMe
-    /// formats are compared by performance ([`LbaFormats::faster`]).
+    /// The larger logical sector that best fills the physical ones (ATA, SCSI; NVMe: [`LbaFormats::faster`]).
     pub fn larger_sector(&self) -> Option<BlockSize> {
         let sizes = self.formats.as_ref()?.sizes().iter().copied();
         let fits = |size: &BlockSize| *size > self.logical.value() && size.bytes() <= self.physical.value();
@@ -507,8 +501,7 @@ impl Topology {
     }
 }
 
-/// How many members of a Linux software RAID hold data in each stripe. RAID 10 counts near copies, the low
-/// byte of its layout (`raid10_nr_stripes`, drivers/md/raid10.c).
+/// How many members of an md array hold data in a stripe. RAID 10: near copies (`raid10_nr_stripes`).
 pub fn striped_data_members(level: i32, raid_disks: u64, layout: u64) -> Option<u64> {
     let data = match level {
         0 => raid_disks,

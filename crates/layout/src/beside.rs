@@ -33,8 +33,7 @@ pub struct Beside {
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
-    /// A partition table: of the array of which the medium is a member, or an older one. The text is its
-    /// name, blkid's PTTYPE.
+    /// A partition table (blkid's PTTYPE): of the array of which the medium is a member, or an older one.
     Table(&'static str),
     /// Anything else.
     Content(Content),
@@ -140,8 +139,7 @@ pub fn member_marks(medium: &dyn Medium) -> Result<Vec<Span>, ReadError> {
 pub struct RivalTable {
     /// The table's name: blkid's PTTYPE.
     pub name: &'static str,
-    /// The number and the content of its first partition with recognised content, otherwise of its first.
-    /// `None` if its partitions are not read.
+    /// Number and content of its first partition with known content, else its first; `None` if not read.
     pub partition: Option<(u32, Option<Content>)>,
 }
 
@@ -156,7 +154,7 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
             return Ok(None);
         }
         let Some(name) = table_of(&reader, stack.block) else { return Ok(None) };
-        (name, read_in_use(medium, None, None)?)
+        (name, read_in_use(medium, None, None, false)?)
     } else {
         match table_in_boot_sector(&reader, stack.block) {
             Some(table) => ("dos", table),

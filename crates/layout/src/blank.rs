@@ -14,8 +14,7 @@ const BACK: u64 = 2 * MIB;
 const PIECE: u64 = 64 * 1024;
 const SECTOR: usize = 512;
 
-/// The bytes that a block reads as if it was never written or has been erased: zeros, or ones on memory cards
-/// and past the write pointers of zoned disks.
+/// The bytes of erased blocks: zeros, or ones on memory cards and past write pointers of zones.
 const ERASED: [u8; 2] = [0x00, 0xFF];
 
 /// Whether a sector reads as if it was never written or has been erased.
@@ -39,8 +38,7 @@ pub fn first_written(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffse
     Ok(None)
 }
 
-/// Whether nothing is written in the first 4 MiB and the last 2 MiB of `medium`: each sector is all zeros or
-/// all ones.
+/// Whether all sectors in the first 4 MiB and the last 2 MiB of `medium` are all zeros or all ones.
 pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     let len = medium.len().get();
     let front = len.min(FRONT);

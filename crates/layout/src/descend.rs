@@ -51,7 +51,6 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
     walk.content(device, span, place, &mut Vec::new())
 }
 
-/// The position of a layer in the nesting.
 #[derive(Clone, Copy)]
 struct Nesting {
     depth: usize,

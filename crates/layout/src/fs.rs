@@ -41,8 +41,7 @@ const MIN_BLOCK: u64 = 256;
 
 type Read = Option<(FileSystem, String)>;
 
-/// Returns the figures and the label (empty if there is none) of the file system `kind` in the view; `None`
-/// if its superblock cannot be read or is invalid.
+/// Returns the figures and the label of the file system `kind`; `None` if its superblock is not valid.
 pub fn file_system(kind: FsKind, view: &View<'_>) -> Option<(FileSystem, String)> {
     let read = match kind {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd => superblock::ext,
@@ -119,13 +118,6 @@ fn place(view: &View<'_>, number: u64, block: ByteCount) -> Option<ByteOffset> {
 fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).trim_end().to_owned()
-}
-
-/// Decodes little-endian UTF-16 up to its first NUL. Invalid units are replaced.
-pub(crate) fn text_of_utf16(bytes: &[u8]) -> String {
-    let units = bytes.chunks_exact(2).map(|pair| straddle_device::fields::le16(pair, 0));
-    let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
-    String::from_utf16_lossy(&units)
 }
 
 /// Formats bytes in hexadecimal; empty if all of them are zero.

@@ -50,7 +50,7 @@ pub use model::stack::{
     TableKind, Unclaimed,
 };
 pub use model::{content, layer, types, view};
-pub use read::{read_all, read_in_use, read_stack, read_whole_in_use};
+pub use read::{read_all, read_in_use, read_stack};
 pub use signature::{HIBERNATION_REACH, is_hibernation};
 pub use tables::format;
 pub use tables::free::{boot_area, taken};

@@ -35,8 +35,7 @@ struct Standing<'a> {
     volume: Option<(Ground<'a>, &'a str)>,
 }
 
-/// Adds to `stack` what the kernel has set up on the disk `name` and its partitions. Returns where the two
-/// views differ, and what could not be examined.
+/// Adds what the kernel has set up on the disk `name`. Returns where it differs, and what was not examined.
 pub fn attach(
     machine: &Machine,
     name: &str,
@@ -108,8 +107,7 @@ impl Standing<'_> {
     }
 }
 
-/// Returns the layers directly on a device. The first device's own content is read from the disk, so it is
-/// included only if in use.
+/// Returns the layers directly on a device. The first one's own content is included only if in use.
 fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut volumes: Vec<(&LiveDevice, &Mapping, String)> = Vec::new();
@@ -138,8 +136,7 @@ fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
     layers
 }
 
-/// Returns the layer of the device `holder`, which has a header or a position of its own on the device below,
-/// and all layers above it.
+/// Returns the layer of `holder`, with a header or a position of its own below, and all layers above.
 fn upper(place: &Standing<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {
     let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
     let ground = Ground::on(&place.ground, lower, holder.size);
@@ -335,8 +332,7 @@ fn logical_volume(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) 
     layer
 }
 
-/// Converts the targets of a volume to segments; `in_pv` is the position in the PV of the device below the
-/// volume.
+/// Converts the targets of a volume to segments; `in_pv` is the device below in the PV.
 fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec<Segment> {
     let targets = mapping.targets.iter().flatten();
     let segment = |target: &DmTarget| {

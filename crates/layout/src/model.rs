@@ -1,7 +1,6 @@
 //! What is written on a medium, as values: tables, partitions, layers, contents and problems.
 //!
-//! Invariants: it uses nothing else from this crate. Readers create these values; rules and plans
-//! consume them.
+//! Invariants: it uses nothing else from this crate. Readers create these values; rules and plans use them.
 
 pub mod content;
 pub mod layer;

@@ -35,8 +35,7 @@ pub(crate) fn rare() -> impl Iterator<Item = BlockSize> {
     [1024, 2048].into_iter().filter_map(|size| BlockSize::new(size).ok())
 }
 
-/// The most partitions whose contents are identified. Contents change nothing that the table says, and each
-/// costs a read or two.
+/// The most partitions whose contents are identified, at a read or two each; the table stands without them.
 const MAX_CONTENTS: usize = 16;
 
 /// Reads what `medium` holds.
@@ -63,8 +62,7 @@ pub(crate) fn read_stack_of(reader: &Reader<'_>, known: Known) -> Stack {
     stack
 }
 
-/// Reads what `medium` holds as [`read_stack`] does, and every layer on each partition, or
-/// on the whole medium if there is no table.
+/// As [`read_stack`], with every layer on each partition, or on the whole medium if there is no table.
 pub fn read_all(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,
@@ -73,28 +71,19 @@ pub fn read_all(
     read_followed(medium, Known { device: device_block, forced }, read_checked)
 }
 
-/// As [`read_all`], for a disk whose partitions are in use: its table counts, even if the disk is marked as
-/// an array member.
+/// As [`read_all`], for a disk in use: as a whole, so that the content that fills it counts, even beside a table, or
+/// its partitions, so that its table counts, even beside an array's mark.
 pub fn read_in_use(
     medium: &dyn Medium,
     device_block: Option<BlockSize>,
     forced: Option<BlockSize>,
+    as_whole: bool,
 ) -> Result<Stack, ReadError> {
     let known = Known { device: device_block, forced };
-    read_followed(medium, known, |reader, known| checked(reader, read_table(reader, known)))
-}
-
-/// As [`read_all`], for a disk that is in use as a whole: the content that fills it counts, even if there is
-/// a table beside it.
-pub fn read_whole_in_use(
-    medium: &dyn Medium,
-    device_block: Option<BlockSize>,
-    forced: Option<BlockSize>,
-) -> Result<Stack, ReadError> {
-    let known = Known { device: device_block, forced };
-    read_followed(medium, known, |reader, known| match reader.whole() {
+    read_followed(medium, known, |reader, known| match reader.whole().filter(|_| as_whole) {
         Some(content) => content_stack(reader, content, known),
-        None => read_checked(reader, known),
+        None if as_whole => read_checked(reader, known),
+        None => checked(reader, read_table(reader, known)),
     })
 }
 
@@ -184,8 +173,7 @@ fn has_iso_descriptor(reader: &Reader<'_>) -> bool {
     reader.read_up_to(ISO_DESCRIPTOR, 5, reader.end()) == b"CD001"
 }
 
-/// The bytes of an ISO 9660 image, if its descriptor is in a partition that holds nothing else. One from before the table
-/// is not.
+/// The bytes of an ISO 9660 image whose descriptor is in a partition without content, and so no older one.
 fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Option<Span> {
     let at = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
@@ -231,8 +219,7 @@ fn sensible_table(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Option<Stack>
     is_sensible.then(|| read_mbr(reader, mbr, known))
 }
 
-/// Whether content is recognised in one of the partitions: a real table in a left-over boot sector. Without that,
-/// libblkid decides for the file system.
+/// Whether a partition has known content: a real table in a left-over boot sector. Else libblkid decides.
 fn shows(reader: &Reader<'_>, stack: &Stack) -> bool {
     let mut listed = stack.partitions.iter().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
     listed.any(|partition| signature::identify(reader, partition.span).is_some())
@@ -347,7 +334,6 @@ fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     stack
 }
 
-/// Makes the stack of a good GPT.
 fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
     let ((partitions, unusable), header) = (table.partitions(), table.header());
     let mut problems = table.problems.clone();
@@ -365,7 +351,6 @@ fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
     }
 }
 
-/// Makes the stack of a GPT of which no copy is usable.
 fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -> Stack {
     let problems = std::iter::once(Problem::GptUnusable { at, why }).chain(known.other_block(block, at));
     Stack {
@@ -421,8 +406,7 @@ impl Known {
         groups
     }
 
-    /// Returns the problem of a table in blocks of `table` bytes that differ from this device's; `at` is the
-    /// structure that shows its size.
+    /// Returns the problem of a table in other blocks than this device's; the structure at `at` shows that.
     fn other_block(self, table: BlockSize, at: ByteOffset) -> Option<Problem> {
         let device = self.device.filter(|device| *device != table)?;
         Some(Problem::OtherBlockSize { table, device, at })

@@ -13,8 +13,7 @@ use crate::model::content::Content;
 use crate::signature;
 
 /// How much is read at once from the start: the MBR, a GPT header in 512-byte and in 4096-byte blocks, and
-/// everything that the first search for signatures needs (`NEAR`, signature.rs), so that it needs no further
-/// read.
+/// all that the first search for signatures needs (`NEAR`, signature.rs).
 const HEAD_BYTES: u64 = 12 * 1024;
 
 /// Why bytes cannot be read.
@@ -22,7 +21,6 @@ const HEAD_BYTES: u64 = 12 * 1024;
 pub(crate) enum Fault {
     #[error("past the end of the disk")]
     PastEnd,
-    /// The operating system's error.
     #[error("{0}")]
     Unreadable(String),
 }
@@ -44,8 +42,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the head of `medium`. If that fails, reads only its first block of `first` bytes; fails if that
-    /// fails too.
+    /// Reads the head of `medium`, or else only its first block of `first` bytes; fails if that fails too.
     pub(crate) fn open(medium: &'a dyn Medium, first: BlockSize) -> Result<Self, ReadError> {
         let read = |want: u64| {
             let want = usize::try_from(want.min(medium.len().get())).unwrap_or(usize::MAX);
@@ -87,8 +84,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads `want` bytes from byte `at`, or as many of them as come before byte `end`. Empty if there are
-    /// none or they cannot be read.
+    /// Reads `want` bytes from byte `at`, but none from `end` on. Empty if they cannot be read.
     pub(crate) fn read_up_to(&self, at: ByteOffset, want: usize, end: ByteOffset) -> Vec<u8> {
         let room = end.min(self.end()).checked_since(at).map_or(0, ByteCount::get);
         let mut bytes = vec![0; want.min(usize::try_from(room).unwrap_or(usize::MAX))];

@@ -152,8 +152,7 @@ pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<Content> {
     if !is_disk {
         return by_start(reader, span, true).or_else(|| ends::identify(reader, span, false));
     }
-    // What a member shows at its start may belong to the array's content. Callers look for md members with
-    // the superblock at the end themselves.
+    // A member's start may show the array's content. Callers look for md superblocks at the end themselves.
     ends::near(reader, span)
         .or_else(|| by_start(reader, span, true))
         .or_else(|| ends::identify(reader, span, true))
@@ -345,8 +344,7 @@ fn is_exfat(window: &Window<'_>, _: usize) -> bool {
         && sector.get(108).is_some_and(|shift| (9..=12).contains(shift))
 }
 
-/// Swap: version 1 in either byte order, and a last page (bytes 1024 and 1028; `union swap_header`,
-/// include/linux/swap.h).
+/// Swap (`union swap_header`): version 1 in either byte order, and a last page (bytes 1024 and 1028).
 fn is_swap(window: &Window<'_>, _: usize) -> bool {
     (le32(window.from(0), 1024) == 1 || be32(window.from(0), 1024) == 1) && le32(window.from(0), 1028) != 0
 }

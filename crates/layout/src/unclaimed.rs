@@ -10,8 +10,7 @@ use crate::blank::is_erased;
 use crate::model::layer::{Facts, FileSystem};
 use crate::model::stack::{Partition, Unclaimed};
 
-/// How much is read at the start of a partition in which nothing is recognised, and after the end of contents, where
-/// mkfs.fat leaves up to a track.
+/// How much is read at the start of an unknown partition, and after contents (mkfs.fat leaves up to a track).
 const FRONT: ByteCount = ByteCount::new(64 * 1024);
 /// How much is read at the end of the partition. DRBD's metadata are up to 15 sectors before that.
 const BACK: ByteCount = ByteCount::new(8 * 1024);

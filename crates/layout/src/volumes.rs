@@ -1,8 +1,7 @@
 //! Volumes: the layers between a partition and a file system, each read from its own superblock.
 //!
-//! A parser reads a bounded number of bytes of one medium. It returns what it found, and which runs of that
-//! medium hold the space that the volume provides, which only `descend` reads. What could not be read is a
-//! remark.
+//! A parser reads a bounded number of bytes of one medium. It returns what it found, which runs of the medium
+//! hold the volume's space (only `descend` reads them), and remarks on what could not be read.
 
 mod firmware;
 mod luks;
@@ -26,7 +25,6 @@ pub(crate) use md::{at_end as md_at_end, marked_at_end as md_marked_at_end};
 /// The unit in which md, LVM, LUKS1, bcache and dm-integrity count on disk, whatever the disk's sector size.
 const SECTOR: u64 = 512;
 
-/// One volume.
 #[derive(Debug)]
 pub(crate) struct Volume {
     pub(crate) kind: VolumeKind,
@@ -62,9 +60,7 @@ const MAX_PLACES: usize = 256;
 pub(crate) enum Provides {
     /// Nothing on this medium.
     Nothing,
-    /// A space that is encrypted.
     Sealed(Space),
-    /// A space with content.
     Open(Space),
     /// Several spaces, each a layer of its own (LVM), in the given area of the medium.
     Parts(Span, Vec<SubVolume>),
@@ -97,7 +93,6 @@ pub(crate) struct SubVolume {
     pub(crate) start: Option<ByteOffset>,
     /// The span at which it is said to be on the medium; its first byte may be elsewhere.
     pub(crate) stands: Span,
-    /// What could not be followed.
     pub(crate) remarks: Vec<String>,
 }
 

@@ -34,8 +34,7 @@ pub(crate) const MAGIC: u32 = 0x6561_7407;
 /// Bytes of a record, without what follows it.
 pub(crate) const RECORD: usize = 48;
 const CHUNK: usize = 256 * 1024;
-/// Records of each file that are put in order, and of a single one, which may be of all processors: blktrace writes
-/// such a stream in buffers of 512 KiB for each of them.
+/// Records put in order of each file, or of a single one for all processors, each with buffers of 512 KiB.
 const WINDOW: usize = 256;
 const WINDOW_OF_ONE: usize = 1 << 16;
 

@@ -36,8 +36,7 @@ pub struct Coalesced {
     pub written: u64,
     /// Of these, the ones of which only a part is new: each is a read-modify-write.
     pub partial: u64,
-    /// Of these, the ones that were written before their time because too many were held. If there are any, a larger
-    /// cache writes fewer.
+    /// Of these, those written before their time because too many were held; a larger cache has fewer.
     pub early: u64,
 }
 

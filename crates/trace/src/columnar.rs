@@ -1,5 +1,4 @@
-//! Traces in Apache Parquet. Only the columns asked for are read, a batch of rows at a time; a damaged file is an error,
-//! also where the library panics.
+//! Traces in Apache Parquet. Only the columns asked for are read, in batches; also panics become errors.
 
 mod file;
 mod values;

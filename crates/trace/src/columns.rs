@@ -189,8 +189,7 @@ pub(crate) struct Places {
 }
 
 impl Columns {
-    /// Finds columns by their names among the first `most`. `exponent` is the unit of a column of times by
-    /// its type.
+    /// Finds columns by their names among the first `most`. `exponent` is the unit of a column of times.
     pub(crate) fn places(
         &self,
         names: &[&str],

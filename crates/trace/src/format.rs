@@ -27,8 +27,7 @@ pub(crate) trait Lines: fmt::Debug + Send {
     /// Parses one line; `None` if it is a header, or an event of another kind.
     fn line<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError>;
 
-    /// Reads the line that begins at a place, if it is plainly written: with the result of [`Self::line`]. `None` leaves
-    /// the line to that.
+    /// Reads the line at a place as [`Self::line`] would, if it is plainly written; `None` leaves it to that.
     fn quick<'a>(&mut self, _bytes: &'a [u8], _at: usize) -> Option<Quick<'a>> {
         None
     }
@@ -244,8 +243,7 @@ pub(crate) fn is_whole(field: &str) -> bool {
     !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Parses a decimal number of units of `unit` nanoseconds. The result is exact; digits below a nanosecond are
-/// dropped.
+/// Parses a decimal number of units of `unit` nanoseconds exactly, without digits below a nanosecond.
 pub(crate) fn time(column: &'static str, value: &str, unit: u64) -> Result<Nanos, LineError> {
     let no_time = || wrong(column, value, "must be a time: digits, with a decimal point if needed");
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
@@ -286,8 +284,7 @@ impl Default for How {
 /// What happens to a request in the kernel, and is an event of its traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
-    /// It arrives at the device, from a file system or a layer above (blktrace's `Q`). The only event of devices
-    /// that pass requests on, such as those of md and device-mapper.
+    /// It arrives at the device (blktrace's `Q`), the only event of devices that pass requests on (md, dm).
     Queue,
     /// The driver gets it, after merging (`D`).
     #[default]

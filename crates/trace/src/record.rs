@@ -21,8 +21,7 @@ pub struct Record {
     pub offset: u64,
     /// Number of bytes; zero for a flush.
     pub length: u64,
-    /// When it arrived after the first request of the trace, and not before the one before it
-    /// ([`Reader::late`](crate::Reader::late)).
+    /// When it arrived after the first, never before the last one ([`Reader::late`](crate::Reader::late)).
     pub arrival: Time,
     /// When it arrived, as the trace says.
     pub time: Nanos,

@@ -27,8 +27,7 @@ const TOPS: u64 = 0x80 * ONES;
 #[inline]
 fn digits(word: u64) -> u32 {
     let values = word ^ (0x30 * ONES);
-    // A digit is now below ten, so that 0x76 more keeps its top bit clear. A carry out of another byte changes only the
-    // bytes after it.
+    // A digit is below ten, so 0x76 more keeps its top bit clear. A carry changes only the bytes after it.
     ((values.wrapping_add(0x76 * ONES) | values) & TOPS).trailing_zeros() / 8
 }
 

@@ -1,5 +1,4 @@
-//! Tables counted by columns: Parquet files, and batches of Arrow columns in memory. A table that is wrong counts for
-//! nothing.
+//! Tables counted by columns: Parquet files, and Arrow batches in memory. A wrong table counts for nothing.
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
@@ -122,8 +121,7 @@ impl Tables {
         &self.converter.plan.read
     }
 
-    /// Counts the requests of a batch. Unlike a file, which has lines of other kinds, a table has an operation in every
-    /// row. After an error the account is of no use.
+    /// Counts a batch, which has an operation in every row. After an error the account is of no use.
     pub fn count(&mut self, batch: &RecordBatch) -> Result<(), TraceError> {
         let name = &self.name;
         let of_table = |source| TraceError::Table { name: name.clone(), source };

@@ -1,5 +1,4 @@
-//! Traces that are lines of text. A block of lines is in memory at a time. Each line is read quickly or as text, with the
-//! same result.
+//! Traces of lines. A block of them is in memory at a time, and each is read quickly or as text alike.
 
 use std::io::{self, Read};
 

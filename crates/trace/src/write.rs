@@ -1,5 +1,4 @@
-//! Writes the requests of traces in another format. What it cannot hold is counted; what would be read back
-//! as something else is an error.
+//! Writes traces in another format. What it cannot hold is counted; what would read as another is an error.
 
 #[cfg(feature = "parquet")]
 mod table;

@@ -7,12 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ByteCount, ByteOffset, Span};
 
-/// The unit in which the kernel counts (sysfs `start` and `size`, `blkdev` ioctls), whatever the device's
-/// logical block size is. Documentation/ABI/stable/sysfs-block.
+/// The unit in which the kernel counts (sysfs `start` and `size`), whatever the logical block size is.
 pub const KERNEL_SECTOR: BlockSize = BlockSize(512);
 
-/// A logical block size: a power of two from 512 bytes to 64 KiB, as the kernel's `blk_validate_block_size`
-/// allows on large-page kernels.
+/// A logical block size: a power of two from 512 bytes to 64 KiB (the kernel's `blk_validate_block_size`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
 #[schemars(inline)]

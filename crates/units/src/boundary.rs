@@ -86,8 +86,7 @@ impl Boundary {
         self.past(offset) == ByteCount::ZERO
     }
 
-    /// The distance past a boundary at which blocks of this size lie, if they are counted in a space whose
-    /// byte `inner` is the medium's byte `outer`: 0 if such blocks are whole units of the medium.
+    /// The distance past a boundary of blocks counted from `inner`, which is the medium's byte `outer`.
     pub fn skew(self, inner: ByteOffset, outer: ByteOffset) -> ByteCount {
         ByteCount::new(difference(self.past(outer).get(), inner.get() % self.size, self.size))
     }
@@ -107,8 +106,7 @@ impl Boundary {
         self.size.get() / self.size().common_divisor(step).get()
     }
 
-    /// The boundaries that both share, spaced by the least common multiple of the sizes. `None` if the phases
-    /// contradict each other, or if the spacing exceeds 64 bits.
+    /// The boundaries that both share. `None` if the phases contradict, or the spacing exceeds 64 bits.
     pub fn meet(self, other: Self) -> Option<Self> {
         let (a, b) = (i128::from(self.size.get()), i128::from(other.size.get()));
         let (common, inverse) = divisor_and_inverse(a, b);
@@ -130,8 +128,7 @@ impl Boundary {
         all.into_iter().try_fold(every_byte, Self::meet)
     }
 
-    /// Counts the units a span touches, and those it covers only in part. A unit before the first boundary
-    /// counts as whole: the drive holds the rest of it, at no address.
+    /// Counts the units a span touches, and those in part; one before the first boundary counts as whole.
     pub fn coverage(self, span: Span) -> Coverage {
         if span.is_empty() {
             return Coverage { touched: 0, partial: 0 };
@@ -151,8 +148,7 @@ fn difference(a: u64, b: u64, size: NonZeroU64) -> u64 {
     if a >= b { a - b } else { size.get() - (b - a) }
 }
 
-/// The greatest common divisor g of two numbers that are not negative, and an x with `a * x = g (mod b)`, by
-/// Euclid's algorithm.
+/// The greatest common divisor g of two numbers, and an x with `a * x = g (mod b)`, by Euclid's algorithm.
 pub(crate) fn divisor_and_inverse(a: i128, b: i128) -> (i128, i128) {
     let (mut g, mut rest, mut x, mut next) = (a, b, 1, 0);
     while rest != 0 {

@@ -1,11 +1,8 @@
 //! S07x: image containers.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const CONTAINER_OFF: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Container,
     title: "image format misaligns guest blocks on the host",
     what: "The image format stores the guest's blocks at file offsets that are not on a physical sector \
            boundary.",
@@ -23,9 +20,6 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
 };
 
 pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Granularity,
-    about: About::Container,
     title: "image format allocates space in small units",
     what: "The image format's cluster or grain is smaller than the physical sector.",
     why: "Small clusters (qcow2 allows 512 bytes) scatter pieces smaller than a physical sector over the \
@@ -36,9 +30,6 @@ pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
 };
 
 pub(super) const IMAGE_SIZE: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Container,
     title: "the image's size does not suit its storage",
     what: "The image's length is not a multiple of the sector size of the intended storage (--assume, \
            --logical), of the unit that a platform requires (--for), or of 512 bytes.",

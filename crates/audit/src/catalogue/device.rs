@@ -1,11 +1,8 @@
 //! S02x: what the device reports about itself.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const KERNEL_MISALIGNED: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Device,
     title: "the kernel calls the device misaligned",
     what: "The kernel reports alignment_offset -1 for the device. Linux 6.12 may instead report an offset \
            that it computed from members with different offsets.",
@@ -23,9 +20,6 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
 };
 
 pub(super) const BOGUS_IO_OPT: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Device,
-    about: About::Device,
     title: "the optimal I/O size is impossible",
     what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), that \
            size rounded down to a multiple of a larger sector (33550336), a multiple of 0xFFF000, or a size \
@@ -48,9 +42,6 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
 };
 
 pub(super) const KNOWN_LIAR: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Device,
-    about: About::Device,
     title: "a drive known to misreport its sectors",
     what: "Drives of this model have larger physical sectors than they report.",
     why: "Early Advanced Format drives reported 512/512 for compatibility with old systems. straddle has a \
@@ -62,9 +53,6 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
 };
 
 pub(super) const FIRMWARE_OFFSET: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Device,
-    about: About::Device,
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
@@ -83,9 +71,6 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
 };
 
 pub(super) const SOURCES_DISAGREE: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Device,
-    about: About::Device,
     title: "sources disagree about the physical sector",
     what: "The drive and the kernel report different physical sector sizes.",
     why: "USB bridges and RAID controllers often report a different size than the drive does, or none. \
@@ -96,9 +81,6 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
 };
 
 pub(super) const FASTER_FORMAT: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Device,
-    about: About::Device,
     title: "the drive has a faster sector format",
     what: "The drive reports better performance for a sector size other than the one that the NVMe namespace \
            is formatted with.",
@@ -117,9 +99,6 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
 };
 
 pub(super) const LARGER_SECTOR: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Device,
-    about: About::Device,
     title: "the drive can be set to larger sectors",
     what: "The drive's logical sectors are smaller than its physical sectors, and it can be set to larger \
            ones.",
@@ -142,9 +121,6 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
 };
 
 pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Device,
-    about: About::Device,
     title: "the guest sees smaller sectors than the storage has",
     what: "A virtual machine's disk reports smaller physical sectors than its storage has.",
     why: "Unless libvirt's <blockio> says otherwise, QEMU reports 512-byte logical and physical sectors to \

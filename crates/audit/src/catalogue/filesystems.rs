@@ -1,11 +1,8 @@
 //! S06x: file systems.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Granularity,
-    about: About::Layer,
     title: "LUKS encryption sector is smaller than the physical sector",
     what: "The encryption sector is smaller than the physical sector.",
     why: "dm-crypt reports the encryption sector as the mapping's logical sector, so layers above may write \
@@ -19,9 +16,6 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
 };
 
 pub(super) const FS_BLOCK_SMALL: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Granularity,
-    about: About::FileSystem,
     title: "file system writes less than a physical sector",
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs chooses the block size from the size of the device (1 KiB for small ext file systems) or from \
@@ -36,9 +30,6 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
 };
 
 pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Granularity,
-    about: About::FileSystem,
     title: "file-system block is smaller than the indirection unit",
     what: "The file system's block is at least a physical sector, but smaller than the SSD's indirection \
            unit.",
@@ -52,9 +43,6 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
 };
 
 pub(super) const DATA_AREA_OFF: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "data area is misaligned inside an aligned file system",
     what: "The file system starts on a physical sector boundary, but its first cluster does not.",
     why: "FAT's first cluster follows the reserved sectors, tables and root directory; exFAT's is at the \
@@ -68,9 +56,6 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
 };
 
 pub(super) const HINTS_CONTRADICT: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Layers,
-    about: About::FileSystem,
     title: "stripe hints do not match the array",
     what: "The chunk or stripe recorded in the file system is not a multiple of the underlying array's.",
     why: "mkfs derives these hints from the device's I/O sizes and stores them (multiples of the chunk and \
@@ -83,9 +68,6 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
 };
 
 pub(super) const ASHIFT_SMALL: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Granularity,
-    about: About::FileSystem,
     title: "ZFS writes less than the drive's unit",
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
     why: "ZFS derives the ashift from what the drive reports when the vdev is created, and it cannot be \
@@ -97,9 +79,6 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
 };
 
 pub(super) const PAGE_STRADDLES: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "database pages straddle the drive's units",
     what: "Database pages of the given size (--page) do not cover whole units of the drive.",
     why: "The page is neither a multiple nor a divisor of the unit, or the file system is not aligned to \
@@ -110,9 +89,6 @@ pub(super) const PAGE_STRADDLES: Definition = Definition {
 };
 
 pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Atomicity,
-    about: About::Layer,
     title: "database pages cannot be written atomically",
     what: "Database pages of the given size (--page) may not reach the drive as one atomic write.",
     why: "The device does not support atomic writes of that size, the partition's start disables them, or \
@@ -129,9 +105,6 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
 };
 
 pub(super) const HIDDEN_SECTORS: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Layers,
-    about: About::Placement,
     title: "the boot sector records a different start than the partition table",
     what: "The start recorded in the boot sector of an NTFS, FAT or exFAT file system (\"hidden sectors\") \
            differs from the partition table's.",
@@ -152,9 +125,6 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
 };
 
 pub(super) const UNFIT: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Fit,
-    about: About::FileSystem,
     title: "does not fit the device's logical sectors",
     what: "A file system, volume, nested partition table or database page (--page) has units smaller than \
            the device's logical sectors, or starts or ends inside a logical sector; or a LUKS2 container \

@@ -1,11 +1,8 @@
 //! S05x: layers on partitions, from RAID members to logical volumes.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const MD_DATA_STRADDLES: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "RAID member's data starts inside a physical sector",
     what: "The data of a Linux software RAID member does not start on a physical sector boundary of the \
            disk.",
@@ -22,9 +19,6 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
 };
 
 pub(super) const PV_DATA_STRADDLES: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "LVM data starts inside a physical sector",
     what: "The first extent of an LVM physical volume (pe_start) does not start on a physical sector \
            boundary of the disk.",
@@ -41,9 +35,6 @@ pub(super) const PV_DATA_STRADDLES: Definition = Definition {
 };
 
 pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "a logical volume's segment is misaligned",
     what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. The \
            rule also covers the data of a thin pool, the store of a snapshot, and a cache.",
@@ -59,9 +50,6 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
 };
 
 pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "LUKS payload starts inside a physical sector",
     what: "The encrypted payload of a LUKS container does not start on a physical sector boundary of the \
            disk.",
@@ -77,9 +65,6 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
 };
 
 pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "a mapping's payload starts inside a physical sector",
     what: "The data of a mapping (bcache, dm-integrity, a nested partition table, …) does not start on a \
            physical sector boundary of the disk.",
@@ -90,9 +75,6 @@ pub(super) const PAYLOAD_STRADDLES: Definition = Definition {
 };
 
 pub(super) const LAYER_OFF_UNIT: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "a layer's data is not aligned to a larger unit",
     what: "A layer's data is aligned to the physical sector, but not to the indirection unit, minimum I/O \
            size or stripe of the device.",
@@ -104,9 +86,6 @@ pub(super) const LAYER_OFF_UNIT: Definition = Definition {
 };
 
 pub(super) const LAYERS_CANCEL: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "two misaligned layers cancel each other out",
     what: "A layer below is misaligned, and the offset of this layer's data compensates for that.",
     why: "Tools that follow the kernel's alignment_offset do this on purpose (pvcreate on a partition at \
@@ -119,9 +98,6 @@ pub(super) const LAYERS_CANCEL: Definition = Definition {
 };
 
 pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "a layer is not aligned to the stripe of the array below",
     what: "A layer on a RAID starts on a physical sector boundary, but not at a multiple of the array's \
            stripe from the start of the array. The finding is reported once per array, for all volumes.",
@@ -135,9 +111,6 @@ pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
 };
 
 pub(super) const MD_CHUNK_SMALL: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Layer,
     title: "RAID chunk is not a multiple of the drive's unit",
     what: "The chunk of a striped array is not a whole number of physical sectors or indirection units.",
     why: "Consecutive chunks are on different members, so the rest of a partly covered unit holds data from \

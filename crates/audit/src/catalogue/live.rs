@@ -1,11 +1,8 @@
 //! S08x: the running kernel, and unreadable bytes.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const VIEWS_DISAGREE: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Layers,
-    about: About::Kernel,
     title: "the kernel's view differs from the disk",
     what: "The partitions, mappings or RAID layouts that the kernel uses differ from those on the disk.",
     why: "The table or the metadata was changed while in use, and the kernel still uses the old version.",
@@ -16,9 +13,6 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
 };
 
 pub(super) const UNREADABLE: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Unreadable,
-    about: About::Medium,
     title: "cannot be read",
     what: "The drive returns errors when the table or the contents of a partition are read.",
     why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone. Since the \

@@ -1,11 +1,8 @@
 //! S00x: where partitions start and end.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const START_STRADDLES: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start straddles a physical sector",
     what: "The partition does not start on a physical sector boundary, and no layer in it compensates for \
            that. The finding is only a warning if the drive's sector size is in doubt, as for an ATA hard \
@@ -43,9 +40,6 @@ pub(super) const START_STRADDLES: Definition = Definition {
 };
 
 pub(super) const END_STRADDLES: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "end is not on a physical sector boundary",
     what: "The partition's size is not a whole number of physical sectors: its last bytes share a physical \
            sector with what follows. If physical sectors are larger than 4 KiB, a whole number of 4 KiB \
@@ -76,9 +70,6 @@ pub(super) const END_STRADDLES: Definition = Definition {
 };
 
 pub(super) const OFF_IO_MIN: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start is not aligned to the minimum I/O size",
     what: "The start is on a physical sector boundary, but not at a multiple of the device's minimum I/O \
            size. The finding is only advice if that size is just a hint. This applies to virtual disks, Ceph \
@@ -99,9 +90,6 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
 };
 
 pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start is not aligned to the SSD's indirection unit",
     what: "The start is not a multiple of the unit in which the SSD maps addresses to flash.",
     why: "For each write that covers only part of a unit, the drive must read the unit, modify it and write \
@@ -121,9 +109,6 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
 };
 
 pub(super) const OFF_STRIPE: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start is not aligned to the RAID chunk or stripe",
     what: "The start is not a multiple of the array's chunk (the amount of data on one member before the \
            array continues on the next) or of its full stripe. straddle recognises arrays from md, \
@@ -146,9 +131,6 @@ pub(super) const OFF_STRIPE: Definition = Definition {
 };
 
 pub(super) const OFF_IO_OPT: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start is not aligned to the optimal I/O size",
     what: "The start is aligned to the physical sector, but is not a multiple of the device's optimal I/O \
            size.",
@@ -163,9 +145,6 @@ pub(super) const OFF_IO_OPT: Definition = Definition {
 };
 
 pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start is not aligned to the erase block",
     what: "The start is not a multiple of the flash erase block.",
     why: "Flash is erased in blocks of several MiB. SD cards and eMMC with simple controllers copy a whole \
@@ -183,9 +162,6 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
 };
 
 pub(super) const OFF_GRAIN: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start is not on the 1 MiB grain",
     what: "The start is aligned to every boundary of the device, but is not a multiple of 1 MiB.",
     why: "All current partitioning tools align to 1 MiB. 1 MiB is a multiple of every physical sector, every \
@@ -198,9 +174,6 @@ pub(super) const OFF_GRAIN: Definition = Definition {
 };
 
 pub(super) const ATOMIC_LOST: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start disables atomic writes",
     what: "The device supports atomic writes of several sectors, but the partition's start disables them.",
     why: "The kernel offers atomic writes on a partition only if its start is a multiple of the atomic write \
@@ -216,9 +189,6 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
 };
 
 pub(super) const DOS_START: Definition = Definition {
-    severity: Severity::Advice,
-    kind: Kind::Alignment,
-    about: About::Placement,
     title: "start at sector 63",
     what: "The partition starts at sector 63.",
     why: "DOS started the first partition on the second track, and a track nominally had 63 sectors. Up to \

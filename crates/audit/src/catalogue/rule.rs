@@ -83,8 +83,7 @@ pub enum About {
     Placement,
     /// Where the data of a layer lies on this device, and the layer's units.
     Layer,
-    /// A file system by itself, wherever its parts lie: the finding is the same by every path that leads to
-    /// it.
+    /// A file system by itself: the finding is the same by every path that leads to it.
     FileSystem,
     Container,
     Kernel,
@@ -94,13 +93,6 @@ pub enum About {
 /// The text of a rule, which `straddle explain` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Definition {
-    /// The usual severity. A finding may have another one.
-    pub severity: Severity,
-    /// The kind of its findings.
-    pub kind: Kind,
-    /// What it examines.
-    #[serde(skip)]
-    pub about: About,
     /// The finding in a few words.
     pub title: &'static str,
     /// What is wrong.
@@ -120,6 +112,13 @@ pub struct Definition {
 pub struct Rule {
     /// The code, such as "S001"; never reused.
     pub code: Code,
+    /// The usual severity. A finding may have another one.
+    pub severity: Severity,
+    /// The kind of its findings.
+    pub kind: Kind,
+    /// What it examines.
+    #[serde(skip)]
+    pub about: About,
     #[serde(flatten)]
     pub(super) definition: &'static Definition,
 }

@@ -1,11 +1,8 @@
 //! S03x and S04x: the partition table.
 
-use super::{About, Definition, Kind, Severity};
+use super::Definition;
 
 pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "table written for another logical sector size",
     what: "The partition table was written for a different sector size than the device has now.",
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
@@ -23,9 +20,6 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
 };
 
 pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the primary GPT is damaged",
     what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
     why: "A boot loader, an imaging tool or a table for another sector size overwrote the first sectors.",
@@ -36,9 +30,6 @@ pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
 };
 
 pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the backup GPT is damaged or missing",
     what: "The primary GPT is good, but the backup is not.",
     why: "The end of the disk was overwritten, for example by RAID metadata, or was never written because a \
@@ -49,9 +40,6 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
 };
 
 pub(super) const GPT_UNUSABLE: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "no usable GPT",
     what: "The disk has a GPT, but neither copy passes its checks.",
     why: "Both were overwritten, or the image is truncated.",
@@ -61,9 +49,6 @@ pub(super) const GPT_UNUSABLE: Definition = Definition {
 };
 
 pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the backup GPT is not at the end",
     what: "The backup GPT is intact, but not in the disk's last block.",
     why: "The disk or image has grown: a cloud volume was enlarged, or an image was written to a larger \
@@ -75,9 +60,6 @@ pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
 };
 
 pub(super) const GPT_PAST_END: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the GPT is for a larger disk",
     what: "The GPT was made for a larger disk than this one.",
     why: "The image was truncated or copied to a smaller disk.",
@@ -87,9 +69,6 @@ pub(super) const GPT_PAST_END: Definition = Definition {
 };
 
 pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the two GPTs list different partitions",
     what: "Primary and backup both pass their checks, but their entries differ.",
     why: "A tool was interrupted between writing the two copies, or it writes only one.",
@@ -99,9 +78,6 @@ pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
 };
 
 pub(super) const PROTECTIVE_MBR: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "protective MBR and GPT do not match",
     what: "There is a protective MBR without a GPT, or a GPT without a protective MBR. The finding is only a \
            warning if an intact GPT follows an MBR that lists partitions but has no protective entry.",
@@ -114,9 +90,6 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
 };
 
 pub(super) const HYBRID_DIFFERS: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the hybrid MBR and the GPT list different partitions",
     what: "The start and size of an entry in the hybrid MBR do not match any partition of the GPT.",
     why: "A hybrid MBR is a second list of the same partitions. Most tools that move, grow or shrink a \
@@ -134,9 +107,6 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
 };
 
 pub(super) const EBR_DAMAGED: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the chain of logical partitions is broken",
     what: "An extended boot record links back to an earlier one or out of the extended partition, or is \
            not a valid record.",
@@ -147,9 +117,6 @@ pub(super) const EBR_DAMAGED: Definition = Definition {
 };
 
 pub(super) const OVERLAP: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "partitions overlap",
     what: "Two partitions share blocks.",
     why: "The table was edited by hand, or by tools that use different units.",
@@ -159,9 +126,6 @@ pub(super) const OVERLAP: Definition = Definition {
 };
 
 pub(super) const OUT_OF_RANGE: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "partition reaches past the disk's end",
     what: "A partition ends or starts after the disk's last block.",
     why: "The image was truncated or copied to a smaller disk.",
@@ -172,9 +136,6 @@ pub(super) const OUT_OF_RANGE: Definition = Definition {
 };
 
 pub(super) const BAD_ENTRY: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "a partition entry cannot be used",
     what: "An entry ends before it starts, or its end does not fit in 64 bits.",
     why: "The table was damaged although its checksum is correct, or it was written by a faulty tool.",
@@ -184,9 +145,6 @@ pub(super) const BAD_ENTRY: Definition = Definition {
 };
 
 pub(super) const TOO_MANY: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "more partitions than straddle lists",
     what: "The table holds more partitions than this audit lists.",
     why: "No real disk has that many; Linux itself stops at 256.",
@@ -196,9 +154,6 @@ pub(super) const TOO_MANY: Definition = Definition {
 };
 
 pub(super) const MBR_REACH: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the MBR cannot address the end of the disk",
     what: "The disk is larger than an MBR can address, and the space past the limit is not in any partition.",
     why: "MBR entries have 32-bit sector numbers, which reach 2 TiB with 512-byte sectors and 16 TiB with \
@@ -209,9 +164,6 @@ pub(super) const MBR_REACH: Definition = Definition {
 };
 
 pub(super) const PAST_2_32: Definition = Definition {
-    severity: Severity::Warning,
-    kind: Kind::Table,
-    about: About::Table,
     title: "partition crosses sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
     why: "Start and size are 32-bit numbers. Their sum can be larger, but some systems compute the end in 32 \
@@ -223,9 +175,6 @@ pub(super) const PAST_2_32: Definition = Definition {
 };
 
 pub(super) const UNFINISHED_MOVE: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "unfinished move or copy of partitions",
     what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. The table \
            has a marker in place of the moved partitions. If another program has written a new table since, \
@@ -244,9 +193,6 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
 };
 
 pub(super) const CUT_SHORT: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "contents reach past the end of their partition",
     what: "A file system, swap area, physical volume, LUKS container or array member records a size larger \
            than that of the partition or disk that holds it.",
@@ -266,9 +212,6 @@ pub(super) const CUT_SHORT: Definition = Definition {
 };
 
 pub(super) const TABLE_INSIDE: Definition = Definition {
-    severity: Severity::Error,
-    kind: Kind::Table,
-    about: About::Table,
     title: "the table's own structures are inside a partition",
     what: "The MBR, a copy of the GPT, or the extended boot record (EBR) of a logical partition is inside \
            a partition.",

@@ -199,8 +199,7 @@ impl Examined {
         })
     }
 
-    /// What to know of the target besides its findings, and where the findings are reported that another target
-    /// shows as well.
+    /// What to know of the target besides its findings, and where those shared with others are reported.
     pub fn remarks(&self) -> Vec<String> {
         let elsewhere = self.findings.iter().filter_map(|finding| match &finding.reported {
             Reported::At(Place::Target(name)) => {

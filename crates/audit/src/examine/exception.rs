@@ -35,8 +35,7 @@ pub enum ExceptionError {
 straddle_units::error_kind!(ExceptionError: Usage);
 
 impl TargetException {
-    /// Returns the exception for the rule with the code `rule`, on targets whose names match the glob
-    /// `targets` (`*` matches `/` too), and on one partition or all.
+    /// Returns the exception for `rule` on `targets`, a glob (`*` matches `/` too), and one partition or all.
     pub fn new(
         rule: &str,
         targets: Option<&str>,

@@ -214,8 +214,7 @@ impl Medium for Part {
     }
 }
 
-/// Withholds commands that would write to a disk while its guest does, or that count in other sectors than its
-/// guest, and remarks that.
+/// Withholds commands that write while the guest does, or count in other sectors, and remarks that.
 pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
     let Some(guest) = &target.topology.guest else { return };
     let domain = &guest.domain;

@@ -6,22 +6,21 @@ use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use crate::examine::Examiner;
 
-/// Reads a disk again if it was taken for one content as a whole but its partitions are in use, or the
-/// reverse. `None` if the first reading stands.
+/// Reads a disk again if it or its partitions are in use contrary to the first reading; `None` if not.
 pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Result<Option<Stack>, ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
     let (block, forced) = (Some(target.topology.logical.value()), examiner.options().open.logical);
     match stack.kind {
         TableKind::Content(_) if is_in_partitions(target, examiner) => {
             let has_table = straddle_layout::beside(medium, stack)?.iter().any(Beside::is_table);
-            Ok(has_table.then(|| straddle_layout::read_in_use(medium, block, forced)).transpose()?)
+            Ok(has_table.then(|| straddle_layout::read_in_use(medium, block, forced, false)).transpose()?)
         }
         TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr
             if !is_in_partitions(target, examiner) && is_content(target, examiner) =>
         {
             let beside = straddle_layout::beside(medium, stack)?;
             let is_rival = straddle_layout::rival_content(stack, &beside).is_some();
-            Ok(is_rival.then(|| straddle_layout::read_whole_in_use(medium, block, forced)).transpose()?)
+            Ok(is_rival.then(|| straddle_layout::read_in_use(medium, block, forced, true)).transpose()?)
         }
         _ => Ok(None),
     }

@@ -1,5 +1,4 @@
-//! What can be judged of a disk that is a member of an array, or that has a table besides the content that
-//! fills it.
+//! What can be judged of a member of an array, or of a disk that has a table besides its content.
 
 use straddle_device::{DeviceKind, Target};
 use straddle_layout::layer::{Facts, Layer, Md};
@@ -20,8 +19,7 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Re
     unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// As [`recognised`], where the array runs as the devices `arrays`: one of these shows the rest, if it is
-/// examined in the same run.
+/// As [`recognised`], where the array runs as `arrays`: one of these shows the rest, if examined too.
 pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside) -> Recognised {
     let is_examined = match alongside {
         Alongside::Everything => true,
@@ -72,8 +70,7 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Why a target taken for `content` as a whole is not judged: it also has a table that contradicts this, and
-/// either may be left over.
+/// Why a target taken for `content` as a whole is not judged: its table, which may be valid, contradicts.
 pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
@@ -93,8 +90,7 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     ))
 }
 
-/// Why a target with a table is not judged: the whole of it also holds known content that the table does not
-/// touch, and nothing is recognised in a partition.
+/// Why a target is not judged whose table shows nothing, and leaves known content of the whole untouched.
 pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     let rival = straddle_layout::rival_content(stack, beside).filter(|rival| !rival.shows_partition)?;
     let (content, table) = (rival.content, rival.table);

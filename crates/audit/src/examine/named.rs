@@ -75,8 +75,7 @@ impl Named {
     }
 }
 
-/// Returns the specification of the modelled drive that `path` names, if it does: with the prefix, or as a shipped drive
-/// where no file has that name.
+/// Returns the modelled drive that `path` names: with the prefix, or a shipped one if no file has that name.
 pub fn specification(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let bare = || (Profile::is_shipped(text) && !path.exists()).then_some(text);
@@ -92,8 +91,7 @@ pub fn assume(text: &str) -> Result<Assume, String> {
     assume_with(text, Profile::open)
 }
 
-/// As [`assume`], for a text that the user has not written: a drive's profile that is a file must be in `folder` or below
-/// it.
+/// As [`assume`], for text not written by the user: a drive's profile must be in `folder` or below it.
 pub fn assume_below(folder: &Path, text: &str) -> Result<Assume, String> {
     assume_with(text, |specification| Profile::open_below(folder, specification))
 }

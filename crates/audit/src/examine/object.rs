@@ -38,8 +38,7 @@ pub(crate) fn local_name(target: &Target, name: &str) -> String {
     target.address.as_ref().map_or_else(|| name.to_owned(), Address::copy_name)
 }
 
-/// Remarks which copy the commands are for, if there are any. Returns the command that makes it, with which the
-/// remark ends.
+/// Remarks which copy the commands are for, if any. Returns the command that makes it, which ends the remark.
 pub(crate) fn remark_copy(target: &mut Target, findings: &Findings) -> Option<String> {
     let address = target.address.as_ref()?;
     if !findings.has_commands() {

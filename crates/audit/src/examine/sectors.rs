@@ -5,8 +5,7 @@ use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
 use straddle_layout::{Evidence, OtherSectors, Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 
-/// Returns the sector size if it is known before the table is read: the kernel's for a device, the stated one
-/// for a container, the user's declaration for a raw image.
+/// Returns the sector size if known before the table is read: the kernel's, the container's, or the user's.
 pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     let logical = &target.topology.logical;
     let declared = options.logical.or(options.assume.logical());
@@ -45,8 +44,7 @@ pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Sta
     read_all(medium, Some(target.topology.logical.value()), None).map(Some)
 }
 
-/// Reads a table that may count in sectors of another size than `new`, the target's. `former` is the table's
-/// own size, if the user knows it.
+/// Reads a table that may count in other sectors than `new`, the target's; in `former`, if the user knows.
 pub fn read_converted(
     medium: &dyn Medium,
     new: BlockSize,
@@ -78,8 +76,7 @@ pub(crate) struct Doubt {
     pub(crate) is_likelier: bool,
 }
 
-/// Why a table might count in sectors of another size than is assumed, if there is too little evidence to
-/// conclude that.
+/// Why a table might count in other sectors than assumed, if the evidence is too little to conclude that.
 pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let medium = target.medium.as_deref().filter(|_| are_assumed(target))?;
     let OtherSectors { size, evidence } = straddle_layout::other_sectors(medium, stack).ok()??;

@@ -27,8 +27,7 @@ const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
 /// The size of a PV is a multiple of this, whatever its disk's sectors are.
 const PV_GRAIN: ByteCount = ByteCount::new(4096);
 
-/// The line that shrinks the content of a partition, and then the partition to the size of `entry`, with its caution.
-/// `None` if no tool can do this.
+/// The line that shrinks the content, and then the partition to `entry`, with its caution, if a tool can.
 pub(super) fn steps(entry: &Entry<'_>) -> Option<(&'static str, Command)> {
     let layer = entry.partition.layer.as_ref()?;
     let len = entry.count.to_bytes(entry.context.stack.block)?;

@@ -40,8 +40,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     Some(Command { tool: "sfdisk", line, effect: Effect::Swap })
 }
 
-/// The options with which mkswap preserves page size, label and UUID, each before a space; `None` if they are
-/// not fully known.
+/// The options of mkswap that preserve page size, label and UUID; `None` if they are not fully known.
 pub(super) fn kept(layer: &Layer) -> Option<String> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     if layer.name.contains(straddle_device::shown::is_hidden) {

@@ -21,8 +21,7 @@ pub(super) fn check(place: &Place<'_>, layer: &Layer, fs: &FileSystem, findings:
     check_page(place, kind, fs, findings);
 }
 
-/// The units in which a file system writes. FAT, exFAT and NTFS keep a 512-byte sector for their boot
-/// structures on every disk, but write clusters.
+/// The units in which a file system writes: for FAT, exFAT and NTFS clusters, not their 512-byte sectors.
 fn written_units(kind: FsKind, fs: &FileSystem) -> Vec<(&'static str, ByteCount)> {
     let log_sector = fs.log_sector.filter(|size| fs.sector != Some(*size));
     let units = match kind.has_boot_sector() {
@@ -37,8 +36,7 @@ fn written_units(kind: FsKind, fs: &FileSystem) -> Vec<(&'static str, ByteCount)
 /// and clusters of 512 bytes to 8 KiB from mkfs.fat (dosfstools 4.2).
 const SMALL: ByteCount = ByteCount::new(512 * MIB);
 
-/// The command for larger blocks, if the file system is so small that mkfs chose small ones: little is
-/// written there.
+/// The command for larger blocks, if the file system is so small that mkfs chose small ones.
 fn small_by_default(kind: FsKind, fs: &FileSystem) -> Option<&'static str> {
     let how = match kind {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "mke2fs -b 4096",
@@ -101,8 +99,7 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
     let (data, start) = fs.data_start.zip(place.start)?;
     let at = start.checked_add(ByteCount::new(data.get()))?;
     let miss = Miss::of("physical sector", boundary, at)?;
-    // Smaller clusters that fill the sector straddle nowhere; if the whole file system is misaligned, that is
-    // reported already.
+    // Smaller clusters that fill the sector straddle nowhere; a misaligned file system is reported already.
     let cluster = fs.cluster.unwrap_or(fs.block);
     let fills = cluster < boundary.size() && miss.past.is_multiple_of(cluster);
     if fills || !boundary.is_aligned(start) {
@@ -116,8 +113,7 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
         boundary.size().get()
     );
     let remade = match kind {
-        // mkfs.fat aligns its structures to clusters except with -a; more reserved sectors have the
-        // same effect.
+        // mkfs.fat aligns to clusters except with -a or, with the same effect, more reserved sectors.
         FsKind::Vfat => reformat::fat(fs, len, cluster).map(reformat::remake),
         FsKind::Exfat => Some(reformat::remake(reformat::exfat(len, cluster))),
         _ => None,
@@ -228,8 +224,7 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     Some(Finding { severity: severity_of_writes(size), ..found })
 }
 
-/// Checks a database's pages on this file system: whether they cover whole units, and whether they can be
-/// atomic.
+/// Checks a database's pages here: whether they cover whole units, and whether they can be atomic.
 fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(page) = place.context.page else { return };
     if kind == FsKind::Swap || fs.block == ByteCount::ZERO {

@@ -6,3 +6,4 @@
 mod examples;
 mod fix_places;
 mod made_up;
+mod order;

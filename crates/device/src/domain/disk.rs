@@ -149,8 +149,7 @@ fn backing(disk: &Element) -> Vec<PathBuf> {
     chain.take(DEEPEST_CHAIN).filter_map(file).filter(|path| path.is_absolute()).collect()
 }
 
-/// Returns the sectors that `<blockio>` states, or what QEMU shows without it: 512 bytes (hw/block/block.c,
-/// `blkconf_blocksizes`). Another hypervisor decides itself.
+/// Returns the sectors that `<blockio>` states, or what QEMU shows without it (`blkconf_blocksizes`): 512.
 fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)> {
     let blockio = disk.child("blockio");
     let size = |name: &str| -> Result<Option<u64>, (u64, String)> {

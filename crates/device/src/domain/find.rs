@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::domain::{Domain, DomainError, MAX_DOCUMENT, Virsh, VirshError};
+use crate::domain::virsh::{self, VirshError};
+use crate::domain::{Domain, DomainError, MAX_DOCUMENT};
 
 const ALL: &str = "all";
 
@@ -40,13 +41,13 @@ pub type Found = (String, Result<Domain, FindError>);
 pub struct Libvirt {
     limit: Duration,
     /// Once it has answered.
-    virsh: OnceLock<Virsh>,
+    is_local: OnceLock<()>,
 }
 
 impl Libvirt {
     /// Each command of virsh may take `limit`.
     pub fn new(limit: Duration) -> Self {
-        Self { limit, virsh: OnceLock::new() }
+        Self { limit, is_local: OnceLock::new() }
     }
 
     /// Returns the domains that `word` names: all, the one in a file (a path, or a name with the ending
@@ -55,27 +56,39 @@ impl Libvirt {
         if word.contains('/') || word.ends_with(".xml") {
             return Ok(vec![in_file(Path::new(word))]);
         }
-        let virsh = self.virsh()?;
-        let names = if word == ALL { virsh.names()? } else { vec![word.to_owned()] };
-        Ok(names.into_iter().map(|name| (name.clone(), by_name(virsh, &name))).collect())
+        self.connect()?;
+        let names = if word == ALL { self.names()? } else { vec![word.to_owned()] };
+        let description = |name: &str| parsed(name, &self.ask("dumpxml", &[&format!("--domain={name}")])?);
+        Ok(names.into_iter().map(|name| (name.clone(), description(&name))).collect())
     }
 
     /// Returns the path of a volume, or why it is not known.
     pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, String> {
-        let virsh = self.virsh().map_err(|error| error.to_string())?;
-        let path = virsh.volume(pool, volume).map_err(|error| error.to_string())?;
+        let words = [&*format!("--pool={pool}"), &format!("--vol={volume}")];
+        let path = self.ask("vol-path", &words).map_err(|error| error.to_string())?;
+        let path = PathBuf::from(path.trim_end_matches('\n'));
         match path.is_absolute() {
             true => Ok(path),
             false => Err(format!("its path '{}' is not on this host", path.display())),
         }
     }
 
-    fn virsh(&self) -> Result<&Virsh, FindError> {
-        if let Some(known) = self.virsh.get() {
-            return Ok(known);
+    fn names(&self) -> Result<Vec<String>, VirshError> {
+        let list = self.ask("list", &["--all", "--name"])?;
+        Ok(list.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    fn connect(&self) -> Result<(), VirshError> {
+        if self.is_local.get().is_none() {
+            virsh::check_local(self.limit)?;
         }
-        let virsh = Virsh::connect(self.limit)?;
-        Ok(self.virsh.get_or_init(|| virsh))
+        self.is_local.get_or_init(|| ());
+        Ok(())
+    }
+
+    fn ask(&self, command: &'static str, words: &[&str]) -> Result<String, VirshError> {
+        self.connect()?;
+        virsh::ask(self.limit, command, words)
     }
 }
 
@@ -84,11 +97,6 @@ fn in_file(path: &Path) -> Found {
     let text = text(path).map_err(|source| FindError::Read { path: path.to_owned(), source });
     let domain = text.and_then(|text| parsed(&name, &text));
     (name, domain)
-}
-
-fn by_name(virsh: &Virsh, name: &str) -> Result<Domain, FindError> {
-    let text = virsh.description(name)?;
-    parsed(name, &text)
 }
 
 fn parsed(name: &str, text: &str) -> Result<Domain, FindError> {

@@ -10,13 +10,10 @@ use crate::domain::disk::{self, Domain};
 /// The largest document accepted, in bytes.
 pub const MAX_DOCUMENT: u64 = 4 << 20;
 
-/// The deepest nesting accepted.
 const DEEPEST: usize = 64;
 
-/// The most disks of a domain.
 const MOST_DISKS: usize = 4096;
 
-/// The most elements within a disk.
 const MOST_ELEMENTS: usize = 1024;
 
 /// What is wrong, and at which byte.

@@ -2,7 +2,6 @@
 //! never an option, and within a time limit.
 
 use std::io::{self, Read};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -35,80 +34,50 @@ pub enum VirshError {
 
 straddle_units::error_kind!(VirshError: Failed);
 
-/// A connection to the libvirt of this host, the one that virsh chooses.
-#[derive(Debug)]
-pub struct Virsh {
-    limit: Duration,
-}
-
-impl Virsh {
-    /// Connects with a limit of time for each command. The libvirt of another host is an error.
-    pub fn connect(limit: Duration) -> Result<Self, VirshError> {
-        // To ask virsh would already connect to that host.
-        if let Some(uri) = URIS.iter().find_map(|name| std::env::var(name).ok()).filter(|uri| is_remote(uri))
-        {
-            return Err(VirshError::Remote { uri });
-        }
-        let virsh = Self { limit };
-        let uri = match virsh.ask("uri", &[]) {
+/// Refuses the libvirt of another host as the one that virsh chooses.
+pub(super) fn check_local(limit: Duration) -> Result<(), VirshError> {
+    // To ask virsh would already connect to that host.
+    let named = URIS.iter().find_map(|name| std::env::var(name).ok()).filter(|uri| is_remote(uri));
+    let uri = match named {
+        Some(uri) => uri,
+        None => match ask(limit, "uri", &[]) {
             Err(VirshError::Run(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(VirshError::Missing);
             }
-            answer => answer?,
-        };
-        let uri = uri.trim();
-        if is_remote(uri) {
-            return Err(VirshError::Remote { uri: uri.to_owned() });
-        }
-        Ok(virsh)
-    }
+            answer => answer?.trim().to_owned(),
+        },
+    };
+    if is_remote(&uri) { Err(VirshError::Remote { uri }) } else { Ok(()) }
+}
 
-    /// Returns the names of all domains, running or not.
-    pub fn names(&self) -> Result<Vec<String>, VirshError> {
-        let list = self.ask("list", &["--all", "--name"])?;
-        Ok(list.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect())
+/// Runs a command of virsh, for at most `limit`.
+pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Result<String, VirshError> {
+    let mut virsh = Command::new("virsh");
+    virsh.args(["--quiet", "--readonly", command]).args(words).env("LC_ALL", "C");
+    virsh.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = virsh.spawn().map_err(VirshError::Run)?;
+    let out = reader(child.stdout.take(), MAX_DOCUMENT);
+    let errors = reader(child.stderr.take(), LARGEST_MESSAGE);
+    let Ok(out) = out.recv_timeout(limit) else {
+        // It may have ended in the meantime.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(VirshError::Late { command, limit });
+    };
+    if out.len() as u64 > MAX_DOCUMENT {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(VirshError::Output { command, what: "more than any domain description" });
     }
-
-    /// Returns the description of the domain of this name, UUID or number.
-    pub fn description(&self, domain: &str) -> Result<String, VirshError> {
-        self.ask("dumpxml", &[&format!("--domain={domain}")])
+    let errors = errors.recv_timeout(limit).unwrap_or_default();
+    let status = child.wait().map_err(VirshError::Run)?;
+    if !status.success() {
+        let text = String::from_utf8_lossy(&errors);
+        let message = text.trim().trim_start_matches("error: ").replace("\nerror: ", "; ");
+        let message = if message.is_empty() { status.to_string() } else { message };
+        return Err(VirshError::Failed { command, message });
     }
-
-    /// Returns the path of a volume. That of a volume on the network is not a path of the host.
-    pub fn volume(&self, pool: &str, volume: &str) -> Result<PathBuf, VirshError> {
-        let (pool, volume) = (format!("--pool={pool}"), format!("--vol={volume}"));
-        let path = self.ask("vol-path", &[&pool, &volume])?;
-        Ok(PathBuf::from(path.trim_end_matches('\n')))
-    }
-
-    fn ask(&self, command: &'static str, words: &[&str]) -> Result<String, VirshError> {
-        let mut virsh = Command::new("virsh");
-        virsh.args(["--quiet", "--readonly", command]).args(words).env("LC_ALL", "C");
-        virsh.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = virsh.spawn().map_err(VirshError::Run)?;
-        let out = reader(child.stdout.take(), MAX_DOCUMENT);
-        let errors = reader(child.stderr.take(), LARGEST_MESSAGE);
-        let Ok(out) = out.recv_timeout(self.limit) else {
-            // It may have ended in the meantime.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(VirshError::Late { command, limit: self.limit });
-        };
-        if out.len() as u64 > MAX_DOCUMENT {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(VirshError::Output { command, what: "more than any domain description" });
-        }
-        let errors = errors.recv_timeout(self.limit).unwrap_or_default();
-        let status = child.wait().map_err(VirshError::Run)?;
-        if !status.success() {
-            let text = String::from_utf8_lossy(&errors);
-            let message = text.trim().trim_start_matches("error: ").replace("\nerror: ", "; ");
-            let message = if message.is_empty() { status.to_string() } else { message };
-            return Err(VirshError::Failed { command, message });
-        }
-        String::from_utf8(out).map_err(|_| VirshError::Output { command, what: "text that is not UTF-8" })
-    }
+    String::from_utf8(out).map_err(|_| VirshError::Output { command, what: "text that is not UTF-8" })
 }
 
 /// Reads `from` on a thread of its own: all of it, or one byte more than `largest`.

@@ -58,8 +58,7 @@ impl LbaFormat {
     }
 }
 
-/// Identify Namespace for the NVM Command Set (CNS 00h). Sizes that the standard counts in logical blocks,
-/// 0's based or not, are in bytes here.
+/// Identify Namespace for the NVM Command Set (CNS 00h). All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeIdentifyNamespace {
     /// The logical block of the format in force.
@@ -122,8 +121,7 @@ impl NvmeIdentifyNamespace {
     }
 }
 
-/// Whether and how a controller formats namespaces (the admin command Format NVM), by its Identify Controller
-/// data (CNS 01h).
+/// How a controller formats namespaces (Format NVM), by its Identify Controller data (CNS 01h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatNvm {
     /// Bytes 256-257 bit 1, OACS: it knows the command.

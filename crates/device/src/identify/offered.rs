@@ -17,8 +17,7 @@ const VALID: u8 = 0x80;
 /// Bytes 4-7 of a descriptor: the logical sector size, in words of two bytes.
 const WORDS: usize = 4;
 
-/// Bit 0 of byte 5 of a descriptor of VPD page B4h, T0PS: blocks of this length can be without protection
-/// information.
+/// T0PS, byte 5 bit 0 of a descriptor of page B4h: there are such blocks without protection information.
 const UNPROTECTED: u8 = 0x01;
 
 /// Whether the directory of logs (log 00h, page 0) lists a page of the log `address`: word 0 is the version,

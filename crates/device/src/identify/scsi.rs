@@ -1,5 +1,4 @@
-//! SCSI READ CAPACITY(16) and the vital product data pages B0h and B1h (SBC-4). Multi-byte fields are
-//! big-endian.
+//! SCSI READ CAPACITY(16) and the VPD pages B0h and B1h (SBC-4). Fields are big-endian.
 
 use straddle_units::{BlockSize, ByteCount, LbaCount};
 
@@ -31,8 +30,7 @@ impl ReadCapacity16 {
     }
 }
 
-/// Cuts a VPD page, header included, to its length (bytes 2-3). `None` if it is another page or has less than
-/// `need` bytes.
+/// Cuts a VPD page to its length (bytes 2-3). `None` if it is another page, or has fewer than `need` bytes.
 pub(super) fn page(data: &[u8], code: u8, need: usize) -> Option<&[u8]> {
     let said = 4 + usize::from(be16(data, 2));
     let page = &data[..said.min(data.len())];

@@ -12,7 +12,6 @@ use straddle_units::ByteCount;
 
 use super::host::Host;
 use super::{Below, Format, ImageError, Missing, Opened, open, open_as};
-use crate::fields::le16;
 use crate::medium::{FileMedium, Medium};
 use crate::target::open_for_reading;
 
@@ -154,22 +153,11 @@ fn open_regular(path: &Path) -> io::Result<FileMedium> {
         true => Ok(metadata),
         false => Err(io::Error::other("not a regular file")),
     };
-    // Checked before opening, because some devices act on being opened, and after, because the path may have
-    // been replaced.
+    // Checked before opening, which some devices act on, and after, as the path may have been replaced.
     regular(fs::metadata(path)?)?;
     let file = open_for_reading(path)?;
     let metadata = regular(file.metadata()?)?;
     Ok(FileMedium::new(file, ByteCount::new(metadata.len())))
-}
-
-pub(super) fn utf16(units: impl Iterator<Item = u16>) -> String {
-    char::decode_utf16(units.take_while(|unit| *unit != 0))
-        .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
-        .collect()
-}
-
-pub(super) fn utf16_le(bytes: &[u8]) -> String {
-    utf16(bytes.chunks_exact(2).map(|pair| le16(pair, 0)))
 }
 
 pub(super) fn from_windows(path: &str) -> String {

@@ -21,8 +21,7 @@ pub(super) struct Bitmap<'a> {
 }
 
 impl Bitmap<'_> {
-    /// Whether the sector with byte `into` of the bitmap's range is marked, and for how many bytes from
-    /// there, up to `end`, the mark is certain to stay the same.
+    /// Whether byte `into` is in a marked sector, and for how many bytes, up to `end`, that stays the same.
     pub(super) fn run(&self, into: u64, end: u64) -> Result<(bool, u64), ImageError> {
         let marked = |byte: u8, sector: u64| {
             let bit = if self.order == Order::HighFirst { 7 - sector % 8 } else { sector % 8 };

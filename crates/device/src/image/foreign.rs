@@ -17,8 +17,7 @@ use crate::shown::quote_path;
 const ENDINGS: &str =
     "cow dmg vbox ova ovf vmx e01 aff sparseimage sparsebundle wim zip gz xz zst bz2 lz4 7z";
 
-/// Returns qemu-img's name of the form that an ending promises, if it writes that form; `None` if it promises
-/// none.
+/// Returns qemu-img's name, if it writes it, of the form that an ending promises; `None` if it promises none.
 pub(super) fn qemu_name(ending: &str) -> Option<Option<&'static str>> {
     match ending {
         "qcow" => Some(Some("qcow")),
@@ -60,8 +59,7 @@ enum Magic {
     Both(&'static [u8], usize, &'static [u8]),
     /// At this distance from the end.
     BeforeEnd(usize, &'static [u8]),
-    /// These bytes in the frame that follows a skippable frame (RFC 8878, 3.1.2; lz4
-    /// `doc/lz4_Frame_format.md`).
+    /// These bytes in the frame after a skippable one (RFC 8878, 3.1.2; lz4 `doc/lz4_Frame_format.md`).
     Skippable(&'static [u8]),
     /// A header of .lzma (LZMA_Alone), which has no magic (xz `doc/lzma-file-format.txt`): the properties
     /// that lzma(1) writes, a dictionary of 2^n or 2^n + 2^(n-1) bytes, a plausible or unknown size, and the

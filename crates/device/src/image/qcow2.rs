@@ -41,8 +41,7 @@ mod field {
 }
 
 const OFFSET: u64 = 0x00FF_FFFF_FFFF_FE00;
-/// An L2 entry: the cluster is not shared. With a data file, where offset 0 may be data, the bit means
-/// "allocated".
+/// An L2 entry: the cluster is not shared or, with a data file (offset 0 may be data), is allocated.
 const COPIED: u64 = 1 << 63;
 const COMPRESSED: u64 = 1 << 62;
 const ZERO: u64 = 1;

@@ -3,14 +3,17 @@
 //!
 //! Sources: RFC 1952 (gzip), RFC 8878 (zstd), the .xz file format 1.2.
 
-use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use flate2::bufread::GzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use straddle_units::{ByteCount, ByteOffset, MIB};
+use xxhash_rust::xxh64::Xxh64;
 
 use crate::medium::{FileMedium, Medium};
 
@@ -106,16 +109,15 @@ fn plain(error: io::Error) -> io::Error {
     error
 }
 
-/// Counts the bytes read.
 struct Counted<'a> {
     file: BufReader<File>,
-    read: &'a Cell<u64>,
+    read: &'a AtomicU64,
 }
 
 impl Read for Counted<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buf)?;
-        self.read.set(self.read.get().saturating_add(count as u64));
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }
@@ -126,13 +128,13 @@ impl BufRead for Counted<'_> {
     }
 
     fn consume(&mut self, amount: usize) {
-        self.read.set(self.read.get().saturating_add(amount as u64));
+        self.read.fetch_add(amount as u64, Ordering::Relaxed);
         self.file.consume(amount);
     }
 }
 
 /// The members of a gzip file. As gzip does, it ignores anything else after one.
-struct Members<R: BufRead>(Option<flate2::bufread::GzDecoder<R>>);
+struct Members<R: BufRead>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Members<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -141,36 +143,38 @@ impl<R: BufRead> Read for Members<R> {
             if count > 0 || buf.is_empty() {
                 return Ok(count);
             }
-            if let Some(mut rest) = self.0.take().map(flate2::bufread::GzDecoder::into_inner)
+            if let Some(mut rest) = self.0.take().map(GzDecoder::into_inner)
                 && rest.fill_buf()?.starts_with(b"\x1f")
             {
-                self.0 = Some(flate2::bufread::GzDecoder::new(rest));
+                self.0 = Some(GzDecoder::new(rest));
             }
         }
         Ok(0)
     }
 }
 
-/// The frames of a zstd file, without skippable ones.
-struct Frames<R: BufRead> {
+/// The frames of zstd data, without skippable ones. The checksum of a frame is compared where it has one (RFC 8878,
+/// 3.1.1).
+pub(super) struct Frames<R: BufRead> {
     source: R,
-    decoder: ruzstd::decoding::FrameDecoder,
-    is_open: bool,
+    decoder: FrameDecoder,
+    /// The sum of what the present frame held so far.
+    sum: Option<Xxh64>,
 }
 
 impl<R: BufRead> Frames<R> {
-    fn new(source: R) -> Self {
-        let mut decoder = ruzstd::decoding::FrameDecoder::new();
-        decoder.set_max_window_size(MEMORY);
-        Self { source, decoder, is_open: false }
+    /// Reads frames whose window is at most `window` bytes.
+    pub(super) fn new(source: R, window: u64) -> Self {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(window);
+        Self { source, decoder, sum: None }
     }
 
-    /// Opens the next frame that has contents; `false` at the end.
-    fn open(&mut self) -> io::Result<bool> {
-        use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+    /// Opens the next frame that has contents; `None` at the end.
+    fn open(&mut self) -> io::Result<Option<Xxh64>> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
-                Ok(()) => return Ok(true),
+                Ok(()) => return Ok(Some(Xxh64::new(0))),
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
@@ -183,28 +187,45 @@ impl<R: BufRead> Frames<R> {
                 Err(error) => return Err(io::Error::other(error)),
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 
 impl<R: BufRead> Read for Frames<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        use ruzstd::decoding::BlockDecodingStrategy;
         loop {
-            if !self.is_open && !self.open()? {
-                return Ok(0);
+            if self.sum.is_none() {
+                self.sum = self.open()?;
             }
-            self.is_open = true;
+            let Some(sum) = &mut self.sum else { return Ok(0) };
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
                 self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
             }
             let count = self.decoder.read(buf)?;
+            sum.update(buf.get(..count).unwrap_or_default());
             if count > 0 || buf.is_empty() {
                 return Ok(count);
             }
-            self.is_open = false;
+            let low = self.decoder.get_checksum_from_data();
+            if low.is_some_and(|low| u64::from(low) != sum.digest() & 0xffff_ffff) {
+                return Err(io::Error::other("the checksum of a zstd frame is wrong"));
+            }
+            self.sum = None;
         }
+    }
+}
+
+/// Returns the unpacked contents of `source`. The memory of the decoder is limited.
+pub fn unpacked<'a>(source: impl BufRead + Send + 'a, packing: Packing) -> Box<dyn Read + Send + 'a> {
+    match packing {
+        Packing::Gzip => Box::new(Members(Some(GzDecoder::new(source)))),
+        Packing::Xz => {
+            let kib = u32::try_from(MEMORY / 1024).unwrap_or(u32::MAX);
+            Box::new(lzma_rust2::XzReader::new_mem_limit(source, true, kib))
+        }
+        Packing::Zstd => Box::new(Frames::new(source, MEMORY)),
+        Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
     }
 }
 
@@ -236,22 +257,15 @@ fn no_room(source: io::Error) -> UnpackError {
 }
 
 fn sparse(file: File, packing: Packing, limits: Limits) -> Result<(File, u64), UnpackError> {
-    let read = Cell::new(0);
-    let source = Counted { file: BufReader::with_capacity(PART, file), read: &read };
-    let memory = u32::try_from(MEMORY / 1024).unwrap_or(u32::MAX);
-    let mut bytes: Box<dyn Read + '_> = match packing {
-        Packing::Gzip => Box::new(Members(Some(flate2::bufread::GzDecoder::new(source)))),
-        Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(source, true, memory)),
-        Packing::Zstd => Box::new(Frames::new(source)),
-        Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
-    };
+    let read = AtomicU64::new(0);
+    let mut bytes = unpacked(Counted { file: BufReader::with_capacity(PART, file), read: &read }, packing);
     let scratch = scratch()?;
     let (mut len, mut data) = (0_u64, 0_u64);
     let mut part = Vec::with_capacity(PART);
     loop {
         part.clear();
         let have = bytes.by_ref().take(PART as u64).read_to_end(&mut part).map_err(|source| {
-            UnpackError::Damaged { at: ByteOffset::new(read.get()), source: plain(source) }
+            UnpackError::Damaged { at: ByteOffset::new(read.load(Ordering::Relaxed)), source: plain(source) }
         })?;
         let end = len.saturating_add(have as u64);
         if end > limits.len.get() {

@@ -1,11 +1,10 @@
-//! Microsoft's Virtual Hard Disk ("Virtual Hard Disk Image Format Specification" 1.0; all numbers are
-//! big-endian).
+//! Microsoft's VHD ("Virtual Hard Disk Image Format Specification" 1.0). All numbers are big-endian.
 
-use super::access::{from_windows, utf16, utf16_le};
+use super::access::from_windows;
 use super::bits::{Bitmap, Order};
 use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
-use crate::fields::{array, be16, be32, be64};
+use crate::fields::{array, be16, be32, be64, utf16, utf16_le};
 
 /// The footer's length. Files of Virtual PC before 2004 lack its last byte.
 const FOOTER: usize = 512;
@@ -189,8 +188,7 @@ impl Map for Sparse {
             return Err(own.damaged(entry_at, what));
         }
         let there = StoredAt::Host { file: 0, at: data_at + into };
-        // A sector that a dynamic disk's bitmap marks absent was never written, and is zero in the block.
-        // qemu relies on this too.
+        // A sector that a dynamic disk's bitmap marks absent is zero in the block, as qemu assumes too.
         if !self.differencing {
             return Ok(StoredRun { place: there, len: self.block - into });
         }

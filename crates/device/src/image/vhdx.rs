@@ -5,11 +5,11 @@
 
 use straddle_units::{BlockSize, ByteCount, MIB};
 
-use super::access::{from_windows, utf16_le};
+use super::access::from_windows;
 use super::bits::{Bitmap, Order};
 use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, SectorSizes, StoredAt, StoredRun};
-use crate::fields::{array, le16, le32, le64};
+use crate::fields::{array, le16, le32, le64, utf16_le};
 
 /// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];

@@ -13,8 +13,7 @@ pub(super) use descriptor::{STREAM_OPTIMIZED, is_descriptor};
 
 const SECTOR: u64 = 512;
 const MAX_DESCRIPTOR: u64 = 1 << 20;
-/// The largest grain, in sectors (1 GiB, as in qemu), and the most entries of a grain table (the only number
-/// that is ever written).
+/// The largest grain, in sectors (1 GiB, as in qemu), and the entries of a grain table (always this number).
 const MAX_GRAIN: u64 = 1 << 21;
 const MAX_ENTRIES: u32 = 512;
 

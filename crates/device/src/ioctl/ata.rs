@@ -29,8 +29,7 @@ pub(crate) fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> 
     read(fd, "ATA IDENTIFY DEVICE", &cdb)
 }
 
-/// Reads page 0 of a log. A drive without the log may count that as an error: the directory, log 00h, shows
-/// which logs it has.
+/// Reads page 0 of a log. Drives may count that as an error if log 00h, the directory, does not list it.
 pub(crate) fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; 512]>, IoctlError> {
     read(fd, "ATA READ LOG EXT", &read_log(address))
 }
@@ -45,8 +44,7 @@ fn check_power_mode() -> [u8; 16] {
     cdb
 }
 
-/// Sends CHECK POWER MODE, which transfers no data. Needs `CAP_SYS_RAWIO`. Returns `None` where the drive
-/// does not know the command, or its answer does not arrive.
+/// Sends CHECK POWER MODE. Needs `CAP_SYS_RAWIO`. Returns `None` where the drive gives no answer.
 pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
     const WHAT: &str = "ATA CHECK POWER MODE";
     /// The drive ended the command with an error.

@@ -13,7 +13,6 @@ pub(crate) fn lock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_WRLCK)
 }
 
-/// Releases the lock.
 pub(crate) fn unlock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_UNLCK)
 }

@@ -39,8 +39,7 @@ pub(crate) struct Backing {
 /// Fails with ENXIO where the loop device is not set up.
 pub(crate) fn backing(fd: impl AsFd) -> Result<Backing, IoctlError> {
     let mut info = Info::default();
-    // SAFETY: the request writes one `struct loop_info64`, which consists of integers only, through the
-    // pointer.
+    // SAFETY: the request writes one `struct loop_info64`, which consists of integers, through the pointer.
     unsafe { call(fd.as_fd(), Meant::Block, "LOOP_GET_STATUS64", GET_STATUS64, Some(&mut info)) }?;
     Ok(Backing { device: info.device, inode: info.inode, of_device: info.rdevice })
 }

@@ -45,8 +45,7 @@ pub(crate) fn is_conventional(fd: impl AsFd, at: ByteOffset) -> Result<bool, Ioc
     let sector = KERNEL_SECTOR.blocks_floor(straddle_units::ByteCount::new(at.get())).get();
     let mut report = Report { head: Head { sector, nr_zones: 1, flags: 0 }, zone: Zone::default() };
     let number = opcode::read_write::<Head>(0x12, 130);
-    // SAFETY: the request reads the head, then writes it and at most `nr_zones` zones after it. That is one
-    // zone, for which there is room.
+    // SAFETY: the request reads and writes the head, and writes `nr_zones` (one) zones after it.
     unsafe { call(fd.as_fd(), Meant::Block, "BLKREPORTZONE", number, Some(&mut report)) }?;
     Ok(report.head.nr_zones == 1 && report.zone.kind == CONVENTIONAL)
 }

@@ -124,8 +124,7 @@ impl Machine {
         sysfs::never_lists_partitions(name, &self.devices.get(name)?.directory)
     }
 
-    /// Returns what stands on the disk or partition `name`, without the partitions of a disk, and what was
-    /// left out.
+    /// Returns what stands on `name`, without the partitions of a disk, and what was left out.
     pub fn layers(&self, name: &str) -> (Option<LiveDevice>, Vec<String>) {
         let mut walk = Walk::default();
         let device = self.device(name, &mut walk);
@@ -323,8 +322,7 @@ impl Machine {
         directory.list("slaves").into_iter().map(lower).collect()
     }
 
-    /// A bcache device shows its backing device from the start of the data on (`cached_dev_init`,
-    /// drivers/md/bcache/super.c). Only a caching device has buckets.
+    /// A bcache device shows its backing device from the data on. Only a caching device has buckets.
     fn bcache_lowers(&self, directory: &Directory, size: ByteCount) -> Vec<Lower> {
         let mut lowers = self.slaves(directory);
         for lower in &mut lowers {

@@ -80,8 +80,7 @@ const PARTS_OF_VOLUMES: [&str; 18] = [
     "_pmspare",
 ];
 
-/// The uuid of a volume that users see: "LVM-", the group's and the volume's (`build_dm_uuid`, LVM2
-/// lib/activate/activate.c).
+/// "LVM-", and the uuids of group and volume (`build_dm_uuid`, LVM2 lib/activate/activate.c).
 const LEN_OF_LVM_UUID: usize = 4 + 2 * 32;
 
 /// LVM lists parts of volumes only with `-a`. The name is without its group's.

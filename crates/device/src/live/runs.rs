@@ -17,8 +17,7 @@ pub struct Run {
     pub every: Option<Every>,
 }
 
-/// From the start of the span on, the first `chunk` bytes of each `period` are on the lower device, `step`
-/// bytes apart there.
+/// The first `chunk` bytes of each `period` of the span are on the lower device, `step` bytes apart there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every {
     /// The length of one piece.
@@ -114,8 +113,7 @@ struct Cycle {
 }
 
 impl Geometry {
-    /// Returns the runs of `span` on member `role`, whose data starts at byte `data`. `None` when the layout
-    /// is not known.
+    /// Returns the runs of `span` on member `role`, whose data starts at `data`, if the layout is known.
     pub fn runs(&self, role: u32, span: Span, data: ByteOffset) -> Option<Vec<Run>> {
         if role >= self.disks {
             return None;

@@ -14,8 +14,7 @@ pub struct DmTarget {
     pub span: Span,
     /// The name of its type, such as `linear`.
     pub kind: String,
-    /// The bytes that one device holds before the next follows (striped, raid), or the block of a pool, cache
-    /// or snapshot; otherwise zero.
+    /// The chunk (striped, raid) or the block of a pool, cache or snapshot; otherwise zero.
     pub chunk: ByteCount,
     /// The number of devices it is striped over, or of copies it holds; 1 for other types.
     pub stripes: u32,
@@ -227,8 +226,7 @@ pub fn raid_type(name: &str) -> Option<(i32, u32)> {
     RAID_TYPES.iter().find(|(known, ..)| *known == name).map(|(_, level, layout)| (*level, *layout))
 }
 
-/// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`, with `-` for a missing device, the chunk size
-/// first.
+/// `TYPE NUMBER PARAMETER… NUMBER [META-DEVICE DEVICE]…`: the chunk size first, `-` for a missing device.
 fn raid(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let (level, layout) = raid_type(words.first()?)?;
     let count = usize::try_from(number(words, 1)?).ok()?;

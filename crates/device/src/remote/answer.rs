@@ -1,6 +1,5 @@
-//! Ranges of an object. An answer counts only if it is the range that was asked for, in full, of an object of
-//! a stated size. What a server says is compared, never trusted to size a buffer. Transient failures are
-//! repeated.
+//! Ranges of an object. An answer counts only if it is the whole range asked for, of an object of a stated
+//! size. What a server says is compared, never trusted to size a buffer. Transient failures are repeated.
 
 use std::ops::Range;
 use std::thread;
@@ -34,8 +33,7 @@ impl Version {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// Apache calls the ETag of a file weak in the second after a change, and strong afterwards (RFC 9110,
-    /// 8.8.3.2: weak comparison).
+    /// Apache calls an ETag weak in the second after a change, and strong later (RFC 9110, 8.8.3.2).
     fn opaque(&self) -> Option<&str> {
         self.etag.as_deref().map(|etag| etag.strip_prefix("W/").unwrap_or(etag))
     }
@@ -188,8 +186,7 @@ pub(crate) fn refused_by(answer: &Answer) -> FetchError {
     FetchError::Status { host: answer.host.clone(), status, code: None, hint: None }
 }
 
-/// Returns the first `<Code>` in the XML of a bucket store. The rest may repeat what was sent, and with that
-/// credentials.
+/// Returns the first `<Code>` in a bucket store's XML. The rest may repeat credentials that were sent.
 fn code(contents: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(contents).ok()?;
     let (_, rest) = text.split_once("<Code>")?;

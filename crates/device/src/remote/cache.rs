@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What counts is the number of requests, which hardly depends on the size of a block
-/// (docs/decisions/remote-images.md).
+/// The number of requests hardly depends on it (docs/decisions/remote-images.md).
 pub(crate) const BLOCK: u64 = 8 << 10;
 
 /// They are fetched first: a partition table and the header of every container are there.
@@ -47,8 +46,7 @@ impl Cache {
         }
     }
 
-    /// Fills `buf` from `at` on. `fetch` is asked for whole blocks; its error comes with the byte that was
-    /// wanted.
+    /// Fills `buf`. `fetch` is asked for whole blocks; its error comes with the byte that was wanted.
     pub(crate) fn read<E>(
         &mut self,
         at: u64,

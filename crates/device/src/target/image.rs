@@ -61,8 +61,7 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
     Ok(target)
 }
 
-/// Opens the object at `address`, whose bytes `medium` fetches. A compressed one is an error
-/// ([`OpenError::Whole`]).
+/// Opens the object at `address`, fetched by `medium`. [`OpenError::Whole`] if it is compressed.
 pub fn open_object(
     medium: Box<dyn Medium>,
     address: Address,

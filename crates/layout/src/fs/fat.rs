@@ -5,10 +5,10 @@
 //! Clusters are numbered from 2 in both formats, and the formatter chooses where cluster 2 starts: an aligned
 //! partition may hold misaligned clusters.
 
-use straddle_device::fields::{byte, le16, le32, le64};
+use straddle_device::fields::{byte, le16, le32, le64, utf16_le};
 use straddle_units::{ByteCount, ByteOffset};
 
-use super::{bytes, is_copy, place, said, stale, text, text_of_utf16, unit, unit_of_log};
+use super::{bytes, is_copy, place, said, stale, text, unit, unit_of_log};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
@@ -121,8 +121,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         }),
         ..FileSystem::default()
     };
-    // Like blkid and Windows, this code does not use the label in the boot sector: tools that change that of the
-    // root directory leave it as it was.
+    // As for blkid and Windows, the label in the boot sector, which tools leave as it was, does not count.
     let label = if is_fat32 {
         let table = place(view, u64::from(le16(&boot, bpb::RSVD_SEC_CNT)), sector);
         label_in_clusters(view, table, &fs, le32(&boot, bpb::ROOT_CLUS))
@@ -181,7 +180,7 @@ pub(super) fn read_exfat(view: &View<'_>) -> Option<(FileSystem, String)> {
     let label = labels.next().map(|entry| {
         let characters = usize::from(byte(entry, exfat::CHARACTER_COUNT));
         let name = &entry[exfat::VOLUME_LABEL];
-        text_of_utf16(name.get(..2 * characters).unwrap_or(name))
+        utf16_le(name.get(..2 * characters).unwrap_or(name))
     });
     Some((fs, label.unwrap_or_default()))
 }
@@ -201,8 +200,7 @@ fn directory(view: &View<'_>, at: ByteOffset, len: u64) -> Option<Vec<u8>> {
     bytes(view, at.get(), usize::try_from(len.min(DIRECTORY)).ok()?)
 }
 
-/// Returns the label in the directory of a FAT32 that begins in cluster `number`; the table at `table` gives the next cluster
-/// for each.
+/// Returns the label in a FAT32's directory that begins in cluster `number`; `table` has the next ones.
 fn label_in_clusters(
     view: &View<'_>,
     table: Option<ByteOffset>,
@@ -220,8 +218,7 @@ fn label_in_clusters(
     None
 }
 
-/// Finds the label in the root directory, where Linux and Windows look. `Some(None)` if the directory ends
-/// without one; `None` if it continues.
+/// Finds the label in the root directory. `Some(None)` if it ends without one; `None` if it continues.
 fn label_in_root(entries: &[u8]) -> Option<Option<String>> {
     for found in entries.chunks_exact(ENTRY) {
         if byte(found, 0) == entry::END {

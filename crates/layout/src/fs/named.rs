@@ -63,9 +63,8 @@ mod udf {
     pub(super) const BLOCKS: [u64; 4] = [512, 1024, 2048, 4096];
 }
 
-/// The block in which Linux reads the file system `name`, if that is known: what is on larger sectors is not mounted
-/// (`minix_fill_super`, fs/minix/inode.c; `bfs_fill_super`, fs/bfs/inode.c; `init_sb`, fs/gfs2/ops_fstype.c;
-/// `udf_fill_super`, fs/udf/super.c).
+/// The block in which Linux reads the file system `name`, if known: on larger sectors it is not mounted (the
+/// `_fill_super` of fs/{minix,bfs,udf}, `init_sb` of fs/gfs2/ops_fstype.c).
 pub(crate) fn block(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
         // The superblock of the third version, too, whatever its own block is.
@@ -83,8 +82,7 @@ fn has_anchor(view: &View<'_>, block: u64) -> bool {
         .is_some_and(|tag| le16(&tag, 0) == udf::IDENTIFIER && le32(&tag, udf::LOCATION) == udf::ANCHOR)
 }
 
-/// The first byte behind the file system `name`, counted from its start, as it records that; `None` if it does not, or
-/// if that is not read.
+/// The first byte behind the file system `name`, counted from its start, if it records that and it is read.
 pub(crate) fn recorded_end(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
         "minix" => {

@@ -9,11 +9,11 @@ mod tests;
 use std::collections::BTreeSet;
 
 use straddle_device::Medium;
-use straddle_device::fields::{byte, has, le16, le32, le64};
+use straddle_device::fields::{byte, has, le16, le32, le64, utf16_le};
 use straddle_units::{ByteCount, ByteOffset};
 
 use self::table::{FileTable, attribute, attributes};
-use super::{bytes, is_copy, said, stale, text_of_utf16, unit};
+use super::{bytes, is_copy, said, stale, unit};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
@@ -110,5 +110,5 @@ fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -
 /// Returns the volume's name, which the record of `$Volume` has.
 fn label(view: &View<'_>, boot: &[u8]) -> Option<String> {
     let record = FileTable::open(view, boot)?.record(VOLUME_RECORD)?;
-    attributes(&record).find(|one| one.kind() == attribute::LABEL)?.resident().map(text_of_utf16)
+    attributes(&record).find(|one| one.kind() == attribute::LABEL)?.resident().map(utf16_le)
 }

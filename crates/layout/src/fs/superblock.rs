@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use straddle_device::Medium;
-use straddle_device::fields::{be16, be32, be64, byte, has, le16, le32, le64};
+use straddle_device::fields::{be16, be32, be64, byte, has, le16, le32, le64, utf16_le};
 use straddle_units::ByteCount;
 
-use super::{Read, bytes, place, said, text, text_of_utf16, unit, unit_of_log};
+use super::{Read, bytes, place, said, text, unit, unit_of_log};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
@@ -73,8 +73,7 @@ pub(super) fn xfs(view: &View<'_>) -> Read {
     Some((fs, text(&superblock[FNAME])))
 }
 
-/// Btrfs: `struct btrfs_super_block`, include/uapi/linux/btrfs_tree.h. It allocates data in what it calls
-/// sectors, hence `block`; the nodes of its trees are written as a whole.
+/// Btrfs: `struct btrfs_super_block`. Its `block` is what it calls a sector; nodes are written whole.
 pub(super) fn btrfs(view: &View<'_>) -> Read {
     const SECTORSIZE: usize = 0x90;
     const NODESIZE: usize = 0x94;
@@ -125,11 +124,10 @@ pub(super) fn f2fs(view: &View<'_>) -> Read {
         extent: blocks.and_then(|blocks| said(blocks, block)),
         ..FileSystem::default()
     };
-    Some((fs, text_of_utf16(&superblock[VOLUME_NAME])))
+    Some((fs, utf16_le(&superblock[VOLUME_NAME])))
 }
 
-/// NILFS2: `struct nilfs_super_block`, include/uapi/linux/nilfs2_ondisk.h. Segments count from byte 0, except
-/// that the superblock takes the beginning of the first.
+/// NILFS2: `struct nilfs_super_block`, nilfs2_ondisk.h. Segments count from byte 0, before the superblock.
 pub(super) fn nilfs2(view: &View<'_>) -> Read {
     const LOG_BLOCK_SIZE: usize = 20;
     /// The logarithm to which the recorded one is added (`BLOCK_SIZE`, 1 KiB).

@@ -14,13 +14,11 @@ use super::{bytes, text};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// `vl_vdev_phys`: offset of the list, after 8 KiB for a boot block and 8 KiB for a boot environment, and its
-/// length.
+/// `vl_vdev_phys`: offset of the list, after the boot block and the boot environment, and its length.
 pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);
 /// `vl_uberblock`: offset and length of the ring of uberblocks.
 const RING: (usize, usize) = (128 << 10, 128 << 10);
-/// The size of a label (`sizeof (vdev_label_t)`). Two labels are at the start of a member, and two at its
-/// end, rounded down to a whole label (`vdev_label_offset`).
+/// The size of a label. Two are at the start, two at the end rounded down to one (`vdev_label_offset`).
 const LABEL: u64 = 256 << 10;
 /// The smallest member (`SPA_MINDEVSIZE`, include/sys/fs/zfs.h).
 const SMALLEST: u64 = 64 * MIB;
@@ -50,8 +48,7 @@ const UINT64: u32 = 8;
 const STRING: u32 = 9;
 const NVLIST: u32 = 19;
 
-/// Names of pairs (`ZPOOL_CONFIG_POOL_NAME`, `ZPOOL_CONFIG_VDEV_TREE` and `ZPOOL_CONFIG_ASHIFT`,
-/// include/sys/fs/zfs.h).
+/// Names of pairs (`ZPOOL_CONFIG_POOL_NAME`, `_VDEV_TREE` and `_ASHIFT`, include/sys/fs/zfs.h).
 const POOL_NAME: &[u8] = b"name";
 const VDEV_TREE: &[u8] = b"vdev_tree";
 const ASHIFT_NAME: &[u8] = b"ashift";
@@ -69,8 +66,7 @@ pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Optio
     start.into_iter().find(is_label).or_else(|| end.iter().all(is_label).then_some(end[0]))
 }
 
-/// The offsets of the labels at the start and at the end of a member of `len` bytes; `None` if it is smaller
-/// than ZFS allows.
+/// The offsets of the labels at start and end of a member of `len` bytes; `None` if ZFS allows none so small.
 fn labels(len: u64) -> Option<[[u64; 2]; 2]> {
     let end = len - len % LABEL;
     (len >= SMALLEST).then(|| [[0, LABEL], [end - 2 * LABEL, end - LABEL]])

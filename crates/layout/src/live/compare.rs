@@ -131,8 +131,7 @@ pub fn compare(on_disk: &Layer, live: &Layer) -> Vec<Disagreement> {
 
 fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
-        // Only layers with a header of their own must match what the disk shows. Firmware RAID metadata is
-        // not read.
+        // Only layers with a header must match what the disk shows. Firmware RAID metadata is not read.
         let is_external = on_disk.kind.is_firmware_raid()
             && matches!(&live.facts, Facts::Md(md) if md.version == "external");
         if !is_external && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
@@ -141,8 +140,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
         }
         return;
     };
-    // If the kernel has mappings of its own in between, positions count on these, not on the device with the
-    // header.
+    // With mappings of the kernel in between, positions count on these, not on the device with the header.
     let is_direct = std::ptr::eq(same, live);
     let mut differences = Differences { on_disk, live: same, found };
     match (&on_disk.facts, &same.facts) {
@@ -248,8 +246,7 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
     }
 }
 
-/// Returns where the table on the disk and the kernel's list of partitions differ. Extended partitions are
-/// left out: the kernel lists only their first sectors.
+/// Returns where the table and the kernel's list differ, but for extended ones: it lists their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
     // A table that Linux does not read, damaged or for another disk, is a finding of its own.
     let is_unread = |problem: &Problem| {

@@ -21,8 +21,7 @@ fn of_mount(name: &str) -> Content {
     known.unwrap_or(Content::Live("filesystem"))
 }
 
-/// Returns the layer of what the device holds and what uses it; `None` if neither its bytes nor the kernel
-/// show it.
+/// Returns the layer of what the device holds and what uses it, if its bytes or the kernel show any.
 pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
     let usage = &place.device.used_by;
     let (found, mut remarks) = match read(place) {
@@ -54,8 +53,7 @@ fn read(place: &Standing<'_>) -> Result<Option<Layer>, String> {
     Ok(Some(layer))
 }
 
-/// Returns the loop devices over files of the file system. The position of these files in it is not
-/// determined.
+/// Returns the loop devices over files of the file system, whose position in it is not determined.
 fn loops(place: &Standing<'_>) -> Vec<Layer> {
     let used = place.device.used_by.loops.iter();
     let layers = used.filter_map(|used| {

@@ -11,8 +11,7 @@ const PIECES_OF_RUN: usize = 16;
 /// The space of a device, as far as it is on the drive.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
-    /// The device below and how this one lies on it; `None` for the first device, which is one piece of the
-    /// drive.
+    /// The device below and how this one lies on it; `None` for the first, which is one piece of the drive.
     below: Option<(&'a Ground<'a>, &'a Lower)>,
     start: ByteOffset,
     len: ByteCount,
@@ -32,8 +31,7 @@ impl<'a> Ground<'a> {
         self.len
     }
 
-    /// Returns where byte `at` of the device is on the drive, and how many bytes from there on are
-    /// contiguous.
+    /// Returns where byte `at` of the device is on the drive, and how many bytes there are contiguous.
     pub(super) fn locate(&self, at: ByteOffset) -> Located {
         let left = ByteCount::new(self.len.get().saturating_sub(at.get()));
         if left == ByteCount::ZERO {

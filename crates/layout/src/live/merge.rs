@@ -97,8 +97,7 @@ fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
     }
 }
 
-/// Whether a volume is a part of another volume, which LVM lists only on request (`lvs -a`): its name marks
-/// it as such, or it is an extra device of its volume.
+/// Whether a volume is a part of another one, which LVM lists only on request (`lvs -a`).
 fn is_hidden(layer: &Layer) -> bool {
     layer.kind == Content::LogicalVolume && (layer.name.ends_with(')') || is_part_of_volume(&layer.name))
 }

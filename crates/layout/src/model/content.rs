@@ -138,8 +138,7 @@ impl FsKind {
         matches!(self, Self::Iso9660 | Self::Squashfs | Self::Erofs)
     }
 
-    /// Whether it begins with a DOS boot sector. Such a file system counts in the drive's sectors, allocates
-    /// clusters, and records where it starts on the drive.
+    /// Whether it has a DOS boot sector, and so counts in sectors, allocates clusters, and records its start.
     pub const fn has_boot_sector(self) -> bool {
         matches!(self, Self::Vfat | Self::Exfat | Self::Ntfs)
     }
@@ -162,8 +161,7 @@ impl Serialize for Content {
 }
 
 impl Content {
-    /// Its name for display and JSON: blkid's TYPE if it has one, "LV" for a logical volume, "table" for a
-    /// nested partition table.
+    /// Its name: blkid's TYPE if it has one, "LV" for a logical volume, "table" for a nested table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FileSystem(kind) => kind.name(),
@@ -206,8 +204,7 @@ impl Content {
         matches!(self.class(), Some(Class::Table))
     }
 
-    /// Whether it is the file system of an optical medium. Images of such media have both that and a table by
-    /// design.
+    /// Whether it is the file system of an optical medium, whose images have a table too by design.
     pub const fn is_optical(self) -> bool {
         matches!(self, Self::FileSystem(FsKind::Iso9660)) || matches!(self.class(), Some(Class::Optical))
     }

@@ -234,8 +234,7 @@ pub struct Luks {
 }
 
 impl Luks {
-    /// How many bytes of a device of `len` bytes are used, from its first byte on. A partial sector at the
-    /// end is never encrypted. `None` if this is unknown.
+    /// How many bytes of a device of `len` bytes are used, if known: a partial sector at its end never is.
     pub fn uses(&self, len: ByteCount) -> Option<ByteCount> {
         let payload = ByteCount::new(self.payload.filter(|_| self.is_plain)?.get());
         let room = len.get().checked_sub(payload.get()).map(ByteCount::new)?;
@@ -243,8 +242,7 @@ impl Luks {
         payload.checked_add(size).filter(|end| *end <= len)
     }
 
-    /// Whether cryptsetup refuses to open it on a device of `len` bytes because the device ends inside an
-    /// encryption sector (`device_block_adjust`, lib/utils_device.c).
+    /// Whether cryptsetup refuses it on `len` bytes, which end inside a sector (`device_block_adjust`).
     pub fn is_refused(&self, len: ByteCount) -> bool {
         self.size.is_none() && self.uses(len).is_some_and(|used| used < len)
     }

@@ -90,8 +90,7 @@ pub struct Attributes {
     pub bootable: bool,
 }
 
-/// The attribute of a GPT entry that makes Windows mount a basic data partition read-only (Microsoft,
-/// `GPT_BASIC_DATA_ATTRIBUTE_READ_ONLY`).
+/// The attribute of a GPT entry that makes Windows mount it read-only (`GPT_BASIC_DATA_ATTRIBUTE_READ_ONLY`).
 const READ_ONLY: u64 = 1 << 60;
 
 /// One partition.
@@ -396,8 +395,7 @@ impl Stack {
         partition.kind == PartitionType::Mbr(0) && self.is_in_iso(partition)
     }
 
-    /// Whether a problem is only that such an entry covers others, or that one for the image, of any type,
-    /// covers the MBR itself.
+    /// Whether a problem is only that such an entry covers others, or one for the image covers the MBR.
     pub fn is_of_window(&self, problem: &Problem) -> bool {
         let any = |number: u32, is_one: fn(&Self, &Partition) -> bool| {
             self.partitions.iter().any(|partition| partition.number == number && is_one(self, partition))
@@ -416,8 +414,7 @@ impl Stack {
         self.hybrid.iter().find(|(_, span)| *span == partition.span).map(|(number, _)| *number)
     }
 
-    /// The name of what lists the contents of a partition and is not read: the table of another system, or the
-    /// database of a Windows dynamic disk.
+    /// What lists a partition's contents and is not read: another system's table, or Windows' database.
     pub fn unread(partition: &Partition) -> Option<&'static str> {
         match (&partition.layer, partition.content) {
             (None, None) if is_dynamic_database(&partition.kind) => None,
@@ -426,15 +423,13 @@ impl Stack {
         }
     }
 
-    /// The number of a partition of a Windows dynamic disk (LDM), whose database lists the volumes by their
-    /// places; the table is only for other systems.
+    /// The number of a partition of a Windows dynamic disk (LDM), whose table is only for other systems.
     pub fn dynamic(&self) -> Option<u32> {
         let is_dynamic = |partition: &&Partition| is_dynamic(&partition.kind);
         self.partitions.iter().find(is_dynamic).map(|partition| partition.number)
     }
 
-    /// The problems of contents that record a larger size than they have room for. Apparently free space may be
-    /// theirs, so nothing may be written to such a disk.
+    /// The problems of contents that record a larger size. Free space may be theirs: nothing may be written.
     pub fn cut_short(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| matches!(problem, Problem::CutShort { .. }))
     }

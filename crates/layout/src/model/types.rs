@@ -41,8 +41,7 @@ pub(super) fn optional_guid<S: Serializer>(guid: &Option<[u8; 16]>, to: S) -> Re
 /// The type of the MBR entry that protects a GPT (UEFI specification 5.2.3).
 pub const PROTECTIVE: u8 = 0xEE;
 
-/// Whether an MBR type is a container for logical partitions: DOS, Windows 95 and Linux have one each
-/// (`is_extended_partition`, block/partitions/msdos.c).
+/// Whether an MBR type is a container for logical partitions (`is_extended_partition`, msdos.c).
 pub fn is_extended(id: u8) -> bool {
     matches!(id, 0x05 | 0x0F | 0x85)
 }
@@ -126,8 +125,7 @@ pub(crate) const fn guid(text: &str) -> [u8; 16] {
     bytes
 }
 
-/// GPT types with sfdisk's names (`sfdisk -T --label gpt`, util-linux include/pt-gpt-partnames.h); ZFS and a
-/// few others are from the lists of the systems that use them.
+/// GPT types with sfdisk's names (util-linux include/pt-gpt-partnames.h); some are from other systems.
 const GPT_NAMES: [([u8; 16], &str); 40] = [
     (guid("C12A7328-F81F-11D2-BA4B-00A0C93EC93B"), "EFI System"),
     (guid("024DEE41-33E7-11D3-9D69-0008C781F39F"), "MBR partition scheme"),

@@ -10,15 +10,15 @@ use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
 
-/// One row: the sector `back` sectors before the end is a mark of `content` if `confirm` accepts it.
+/// One row: a sector `backs` sectors before the end is a mark of `content` if `confirm` accepts it.
 struct Mark {
-    back: u64,
+    backs: &'static [u64],
     content: Content,
     confirm: fn(&[u8]) -> bool,
 }
 
-const fn mark(back: u64, content: Content, confirm: fn(&[u8]) -> bool) -> Mark {
-    Mark { back, content, confirm }
+const fn mark(backs: &'static [u64], content: Content, confirm: fn(&[u8]) -> bool) -> Mark {
+    Mark { backs, content, confirm }
 }
 
 const DRBD: Content = Content::Volume(VolumeKind::Drbd);
@@ -33,45 +33,32 @@ const fn array(name: &'static str) -> Content {
 const SECTOR: usize = 512;
 
 /// Marks that partitions have too.
-const ANYWHERE: [Mark; 1] = [mark(8, DRBD, |sector| {
+const ANYWHERE: [Mark; 1] = [mark(&[8], DRBD, |sector| {
     // Versions 8, 8.4 when not closed cleanly, and 9.
     matches!(be32(sector, 60), 0x8374_026B..=0x8374_026D)
 })];
 
 /// Marks that only whole disks have.
-const DISKS: [Mark; 22] = [
-    mark(1, DDF, is_ddf),
-    mark(257, DDF, is_ddf),
-    mark(2, ISW, |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
-    mark(1, array("lsi_mega_raid_member"), |sector| has(sector, 0, b"$XIDE$")),
-    mark(1, array("via_raid_member"), is_via),
-    mark(1, array("silicon_medley_raid_member"), is_silicon),
-    mark(2, array("nvidia_raid_member"), |sector| has(sector, 0, b"NVIDIA")),
-    promise(63),
-    promise(255),
-    promise(256),
-    promise(16),
-    promise(399),
-    promise(591),
-    promise(675),
-    promise(735),
-    promise(911),
-    promise(974),
-    promise(991),
-    promise(951),
-    promise(3087),
-    mark(11, array("hpt45x_raid_member"), |sector| matches!(le32(sector, 0), 0x5A78_16F3 | 0x5A78_16FD)),
-    mark(1, array("adaptec_raid_member"), |sector| {
+const DISKS: [Mark; 9] = [
+    mark(&[1, 257], DDF, is_ddf),
+    mark(&[2], ISW, |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
+    mark(&[1], array("lsi_mega_raid_member"), |sector| has(sector, 0, b"$XIDE$")),
+    mark(&[1], array("via_raid_member"), is_via),
+    mark(&[1], array("silicon_medley_raid_member"), is_silicon),
+    mark(&[2], array("nvidia_raid_member"), |sector| has(sector, 0, b"NVIDIA")),
+    Mark {
+        backs: &[63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087],
+        content: array("promise_fasttrack_raid_member"),
+        confirm: |sector| has(sector, 0, b"Promise Technology, Inc."),
+    },
+    mark(&[11], array("hpt45x_raid_member"), |sector| matches!(le32(sector, 0), 0x5A78_16F3 | 0x5A78_16FD)),
+    mark(&[1], array("adaptec_raid_member"), |sector| {
         be32(sector, 0) == 0x37FC_4D1E && has(sector, 256, b"DPTM")
     }),
 ];
 
-const fn promise(back: u64) -> Mark {
-    mark(back, array("promise_fasttrack_raid_member"), |sector| has(sector, 0, b"Promise Technology, Inc."))
-}
-
 /// The mark of JMicron has only two bytes, so it is tried last.
-const LAST: [Mark; 1] = [mark(1, array("jmicron_raid_member"), is_jmicron)];
+const LAST: [Mark; 1] = [mark(&[1], array("jmicron_raid_member"), is_jmicron)];
 
 /// How many sectors before the end most marks of whole disks are: all but some of Promise's.
 const NEAR: u64 = 257;
@@ -81,8 +68,7 @@ pub(super) fn near(reader: &Reader<'_>, span: Span) -> Option<Content> {
     marks(reader, span, true, |back| back <= NEAR).next().map(|(content, _)| content)
 }
 
-/// Identifies the end of `span`: for a part of a disk by all marks, for a whole disk by those that [`near`]
-/// does not try.
+/// Identifies the end of a part of a disk by all marks, of a whole disk by those that [`near`] leaves.
 pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<Content> {
     let is_asked = move |back| !is_disk || back > NEAR;
     marks(reader, span, is_disk, is_asked).next().map(|(content, _)| content)
@@ -130,12 +116,13 @@ fn marks<'r>(
         read_before.map_or_else(|| read(back, 1), <[u8]>::to_vec)
     };
     let rows = DISKS.iter().chain(&LAST).filter(move |_| is_disk).chain(&ANYWHERE);
-    let found = move |mark: &Mark| {
-        let sector = sector(mark.back);
-        let at = Span::new(place(mark.back)?, KERNEL_SECTOR.bytes())?;
+    let found = move |(mark, back): (&Mark, u64)| {
+        let sector = sector(back);
+        let at = Span::new(place(back)?, KERNEL_SECTOR.bytes())?;
         (sector.len() == SECTOR && (mark.confirm)(&sector)).then_some((mark.content, at))
     };
-    rows.filter(move |mark| is_asked(mark.back)).filter_map(found)
+    let places = rows.flat_map(|mark| mark.backs.iter().map(move |back| (mark, *back)));
+    places.filter(move |(_, back)| is_asked(*back)).filter_map(found)
 }
 
 fn is_ddf(sector: &[u8]) -> bool {

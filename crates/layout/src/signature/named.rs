@@ -1,5 +1,4 @@
-//! Contents known only by name: every file system, member and table that libblkid names and this crate does
-//! not read.
+//! Contents known only by name: all that libblkid names and this crate does not read.
 //!
 //! Offsets, magics and names are from util-linux, libblkid/src/superblocks and libblkid/src/partitions; the
 //! names are those that blkid gives as TYPE and PTTYPE. "amiga", "pc98" and "loop" are parted's names.
@@ -43,7 +42,6 @@ impl Magic {
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
 /// Offset of the volume recognition sequence of ECMA-167.
 const RECOGNITION: usize = 32 * 1024;
-/// The magic of GFS and GFS2.
 const GFS: &[u8] = b"\x01\x16\x19\x70";
 /// The last but one word of System V's superblock, which is in one of four places.
 const SYSV: &[usize] = &[512 + 504, 9 * 1024 + 512 + 504, 15 * 1024 + 512 + 504, 18 * 1024 + 512 + 504];
@@ -87,7 +85,6 @@ pub(super) const MEMBERS: &[Magic] = &[
     row(&[4], b"\x3D\xC1\x3C\x87\xC0\x5B\xE3\xB6", "opensvc_hb").class(Class::Member),
 ];
 
-/// File systems.
 pub(super) const FILE_SYSTEMS: &[Magic] = &[
     checked(&[0], b"\xFE\xED\xBA\xBE", "xfs_external_log", |w, _| {
         matches!(be32(w.from(0), 8), 1 | 2) && matches!(be32(w.from(0), 300), 1..=3)
@@ -184,7 +181,6 @@ pub(super) const WEAK: &[Magic] = &[
     checked(&[0x1C7], b"RAW", "atari", is_atari).class(Class::Table),
 ];
 
-/// All rows of this module.
 pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
     UDF.iter().chain(MEMBERS).chain(FILE_SYSTEMS).chain(TABLES).chain(WEAK)
 }
@@ -205,8 +201,7 @@ fn ufs_at(window: &Window<'_>) -> Option<usize> {
     })
 }
 
-/// Whether the first bytes of a device are marked as the image of a hibernated system, whatever else they show.
-/// [`HIBERNATION_REACH`] bytes are enough.
+/// Whether the first [`HIBERNATION_REACH`] bytes of a device are marked as a hibernated system's image.
 pub fn is_hibernation(head: &[u8]) -> bool {
     suspended_at(&Window { base: 0, bytes: head }).is_some()
 }
@@ -219,8 +214,7 @@ fn suspended_at(window: &Window<'_>) -> Option<usize> {
     places.find(|at| SUSPENDED.iter().any(|magic| window.from(*at).starts_with(magic)))
 }
 
-/// bcachefs: the superblock records in which 512-byte sector it is, and which of how many devices this one is
-/// (`struct bch_sb`, fs/bcachefs/bcachefs_format.h).
+/// bcachefs (`struct bch_sb`): the superblock records its sector, and the index and number of devices.
 fn is_bcachefs(window: &Window<'_>, _: usize) -> bool {
     let superblock = window.from(4096);
     let (index, devices) = (byte(superblock, 122), byte(superblock, 123));
@@ -256,9 +250,8 @@ fn is_sun(window: &Window<'_>, _: usize) -> bool {
     (0..256).map(|word| be16(window.from(0), 2 * word)).fold(0, |sum, word| sum ^ word) == 0
 }
 
-/// Minix 1 and 2: zones of one block, bitmaps that are large enough, and no ext magic in its place
-/// (`probe_minix`). The two-byte magic alone would match one GPT in some thousands, as GUIDs are at this
-/// position.
+/// Minix 1 and 2: zones of one block, large enough bitmaps, and no ext magic in its place (`probe_minix`).
+/// The magic alone would match one GPT in some thousands, as GUIDs are at this position.
 fn is_minix(window: &Window<'_>, field: fn(&[u8], usize) -> u16) -> bool {
     let superblock = window.from(SUPERBLOCK_1K);
     let [inodes, inode_blocks, zone_blocks, zone_size] =
@@ -280,8 +273,7 @@ fn is_not_ext(window: &Window<'_>) -> bool {
     !window.from(SUPERBLOCK_1K + 0x38).starts_with(b"\x53\xEF")
 }
 
-/// Atari: the first partition exists and ends on the disk (`OK_id`, `VALID_PARTITION`,
-/// block/partitions/atari.c).
+/// Atari: the first partition exists and ends on the disk (`VALID_PARTITION`, block/partitions/atari.c).
 fn is_atari(window: &Window<'_>, _: usize) -> bool {
     let size = be32(window.from(0), 0x1C2);
     let (start, count) = (be32(window.from(0), 0x1CA), be32(window.from(0), 0x1CE));

@@ -16,7 +16,6 @@ pub(crate) const NAME: &str = "bsd";
 pub(crate) const MAGIC: &[u8] = b"\x57\x45\x56\x82";
 /// Where a label may be from the start of its slice: in the second sector, or after the boot block in the first.
 pub(crate) const PLACES: [usize; 3] = [512, 64, 128];
-/// The offset of the second magic number.
 pub(crate) const MAGIC_2: usize = 132;
 const SECTOR_SIZE: usize = 40;
 const COUNT: usize = 138;
@@ -73,8 +72,7 @@ fn entries(label: &[u8]) -> Vec<Entry> {
     (0..count).map(entry).collect()
 }
 
-/// Whether offsets count from the start of the slice, as FreeBSD's do where "c" begins at 0. OpenBSD's "c" also begins
-/// there, but is the whole disk.
+/// Whether offsets count from the slice, as FreeBSD's where "c" begins at 0. OpenBSD's "c" is the whole disk.
 fn counts_from_slice(entries: &[Entry], first: u64, len: u64) -> bool {
     match entries.get(WHOLE) {
         Some(whole) if whole.count != 0 => whole.offset == 0 && whole.count <= len,

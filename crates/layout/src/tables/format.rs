@@ -1,7 +1,6 @@
 //! The positions of fields in partition tables, for reading and for writing.
 //!
-//! Invariants: each number is defined here once. Sources: UEFI specification 2.10, section 5.2.1
-//! (MBR) and tables 5-5 and 5-6 (GPT).
+//! Invariants: each number is defined here once (UEFI 2.10, section 5.2.1 and tables 5-5 and 5-6).
 
 /// A master boot record, or an extended boot record, which has the same format.
 pub mod mbr {
@@ -29,8 +28,7 @@ pub mod gpt {
     pub const SIGNATURE: &[u8; 8] = b"EFI PART";
     /// The header size in the specification; a larger header is reserved for future revisions.
     pub const HEADER_BYTES: u32 = 92;
-    /// The smallest entry. The specification requires 128 * 2^n, libfdisk accepts any multiple of 128, and
-    /// this crate any multiple of 8.
+    /// The smallest entry. Others are 128 * 2^n by the specification; this crate accepts multiples of 8.
     pub const ENTRY_BYTES: u32 = 128;
     /// Actual arrays have 16 KiB, rarely 32; Linux gives up at 4 MiB (`KMALLOC_MAX_SIZE`).
     pub const MAX_ARRAY_BYTES: u64 = 8 * 1024 * 1024;

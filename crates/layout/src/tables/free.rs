@@ -7,15 +7,13 @@ use super::format::mbr;
 use super::gpt::BACKUP_ARRAY as GPT_ARRAY;
 use crate::{Partition, Role, Stack, TableKind};
 
-/// Where on an MBR disk partitions may begin: the space before the first of them belongs to the boot loader, but no more
-/// than 1 MiB.
+/// Where partitions of an MBR disk begin: at most 1 MiB before the first belongs to the boot loader.
 pub fn boot_area(starts: impl Iterator<Item = ByteOffset>, block: BlockSize) -> ByteOffset {
     let most = ByteOffset::new(MIB);
     ByteOffset::new(block.get()).max(starts.min().map_or(most, |first| first.min(most)))
 }
 
-/// What a partition must not overlap: the partitions `listed`, and all extended boot records. A logical one is in the
-/// extended one.
+/// What a partition must not overlap: those `listed` (but a logical one's extended one), and all EBRs.
 pub fn taken(
     listed: impl IntoIterator<Item = (Span, Role)>,
     is_logical: bool,
@@ -52,8 +50,7 @@ impl Stack {
         Span::between(low, self.before_backup(high))
     }
 
-    /// Where partitions may end if only the kernel lists them: before the backup of a GPT, which it may be, unless one
-    /// ends after that.
+    /// Where partitions may end if only the kernel lists them: before the backup of a GPT, or the last end.
     fn before_backup(&self, end: ByteOffset) -> ByteOffset {
         let backup = ByteCount::new(GPT_ARRAY).checked_add(self.block.bytes());
         let before = backup.and_then(|backup| end.checked_back(backup)).unwrap_or(end);
@@ -61,8 +58,7 @@ impl Stack {
         if self.kind == TableKind::Kernel && !is_behind { before } else { end }
     }
 
-    /// The space between its partitions, on a medium of `size` bytes. An extended partition is not free, whatever is in
-    /// it.
+    /// The space between its partitions, on a medium of `size` bytes. An extended one is never free.
     pub fn free(&self, size: ByteCount) -> Vec<Span> {
         let listed = self.partitions.iter().map(|partition| (partition.span, partition.role));
         let space = self.allowed(size);

@@ -6,17 +6,15 @@
 mod copy;
 
 use straddle_device::Medium;
-use straddle_device::fields::{array, le64};
+use straddle_device::fields::{array, le64, utf16_le};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use crate::fs::text_of_utf16;
 use crate::model::stack::{Attributes, Partition, PartitionType, Problem, Structure};
 use crate::read::USUAL;
 use crate::reader::Reader;
 use crate::tables::format::gpt::entry;
 use copy::{Broken, GptCopy, Header, RawEntry};
 
-/// The block of the primary header.
 const PRIMARY_LBA: Lba = Lba::new(1);
 
 /// The size in bytes of the array before the backup's header, as every tool writes it.
@@ -25,11 +23,9 @@ pub(crate) const BACKUP_ARRAY: u64 = 128 * 128;
 /// A usable table.
 pub(crate) struct GptTable {
     copy: GptCopy,
-    /// What is wrong with its copies.
     pub(crate) problems: Vec<Problem>,
 }
 
-/// The result of a search.
 pub(crate) enum Search {
     Table(Box<GptTable>),
     /// There is at least a header, but no usable copy.
@@ -47,8 +43,7 @@ pub(crate) enum Depth {
     Both,
 }
 
-/// Searches for a table in the block sizes of `groups`. An earlier group takes precedence over a later one; of sizes in
-/// one group, that whose table fits the end of the medium best.
+/// Searches for a table in the sizes of `groups`, in order; of one group that which fits the medium best.
 pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Search {
     let mut unusable = Search::Nothing;
     for group in groups {
@@ -118,8 +113,7 @@ pub fn gpt_copy(medium: &dyn Medium, at: ByteOffset) -> Option<[Span; 2]> {
     })
 }
 
-/// Whether a valid header of a GPT is at byte `at`, its own place, in sectors of 512 or of 4096 bytes; its entries may be
-/// gone.
+/// Whether a valid GPT header is at byte `at`, its place in sectors of 512 or 4096; its entries may be gone.
 pub fn is_gpt_header(medium: &dyn Medium, at: ByteOffset) -> bool {
     let Ok(reader) = Reader::open(medium, BlockSize::B512) else { return false };
     let is_one =
@@ -135,8 +129,7 @@ pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffse
     Some((table.header().at, table.partitions().0))
 }
 
-/// The distance in bytes from the end of block `last` to the end of the medium. Of two tables in different
-/// block sizes, the stale one places the end of the disk elsewhere.
+/// The bytes from the end of block `last` to that of the medium. A stale table's end is elsewhere.
 fn distance_to_end(reader: &Reader<'_>, block: BlockSize, last: Lba) -> u128 {
     let end = (u128::from(last.get()) + 1) * u128::from(block.get());
     end.abs_diff(u128::from(reader.len().get()))
@@ -151,8 +144,7 @@ fn byte_of(lba: Lba, block: BlockSize) -> ByteOffset {
     lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
 }
 
-/// Searches for the backup where the broken primary header points, if it points anywhere, otherwise in the
-/// last block.
+/// Searches for the backup where the broken primary header points, otherwise in the last block.
 fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Result<GptCopy, Broken> {
     let last = last_block(reader, block);
     let said = primary.other.filter(|other| *other > PRIMARY_LBA && Some(*other) < last);
@@ -219,8 +211,7 @@ impl GptTable {
         &self.copy.header
     }
 
-    /// Where the table itself is: the protective MBR, the copy that is used, and the place of the other copy outside
-    /// of the usable area.
+    /// Where the table is: the protective MBR, the copy in use, and the place of the other outside.
     pub(crate) fn structures(&self) -> Vec<(Structure, Span)> {
         let (header, block, one) = (self.header(), self.header().block, LbaCount::new(1));
         let array = LbaCount::new(header.array.len().get().div_ceil(block.get()));
@@ -276,7 +267,7 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
         attributes: Attributes {
             gpt: le64(bytes, entry::ATTRIBUTES),
             guid: Some(array(bytes, entry::GUID)),
-            name: text_of_utf16(&bytes[entry::NAME]),
+            name: utf16_le(&bytes[entry::NAME]),
             bootable: false,
         },
         ..partition

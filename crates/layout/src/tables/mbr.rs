@@ -1,5 +1,4 @@
-//! MBR ("dos") tables: the four primary entries, and the chain of extended boot records (EBRs) in a
-//! container.
+//! MBR ("dos") tables: four primary entries, and a chain of extended boot records (EBRs) in a container.
 //!
 //! Tables are read as in Linux (block/partitions/msdos.c), including the numbers: only an entry of size 0 is
 //! empty, whatever its type. Every EBR is read at most once, and at most [`MAX_PARTITIONS`] of them.
@@ -42,7 +41,6 @@ pub(crate) fn of_minix(stack: Stack, base: ByteOffset, len: ByteCount) -> Stack 
     }
 }
 
-/// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     status: u8,
@@ -126,8 +124,7 @@ impl Mbr {
         self.entries.iter().all(|entry| matches!(entry.status, 0 | ACTIVE))
     }
 
-    /// The slot of the entry that protects a GPT. Linux requires it to start at LBA 1 (`pmbr_part_valid`,
-    /// block/partitions/efi.c).
+    /// The slot of the entry that protects a GPT: Linux requires LBA 1 (`pmbr_part_valid`, efi.c).
     pub(crate) fn protective(&self) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == PROTECTIVE && entry.start == Lba::new(1))
     }
@@ -151,8 +148,7 @@ impl Mbr {
         self.ordinary().next().is_some()
     }
 
-    /// The entries beside a protective one that make the MBR a hybrid, by number: Linux counts those with a type
-    /// (`is_pmbr_valid`, block/partitions/efi.c).
+    /// The entries that make this a hybrid MBR, by number: those with a type (`is_pmbr_valid`, efi.c).
     pub(crate) fn hybrid(&self, block: BlockSize) -> Vec<(u32, Span)> {
         let numbered = |(slot, entry): (usize, &Entry)| {
             Some((u32::try_from(slot).ok()?.checked_add(1)?, entry.span(block)?))
@@ -160,8 +156,7 @@ impl Mbr {
         self.ordinary().filter(|(_, entry)| entry.id != 0).filter_map(numbered).collect()
     }
 
-    /// Whether each of its partitions is after the MBR and on a disk of `len` bytes. The boot code of a file
-    /// system, read as entries, hardly ever is.
+    /// Whether all its partitions are after the MBR and on the disk, unlike boot code read as entries.
     pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {
         let end = ByteOffset::new(len.get());
         self.has_valid_status()
@@ -235,8 +230,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Follows the chain of one container. Partitions in an EBR count from the EBR. Its first container entry is
-    /// the link to the next EBR and counts from the container.
+    /// Follows a container's chain. Partitions count from their EBR; the link to the next from the container.
     fn container(&mut self, container: &Entry) {
         let (mut at, mut size) = (container.start, container.count);
         // The structure that points to the EBR at `at`; for the first EBR, the MBR.

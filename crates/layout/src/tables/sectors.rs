@@ -37,7 +37,6 @@ const PV_SIZE: u64 = 64;
 /// What is found where a partition would start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
-    /// Nothing recognised.
     Nothing,
     /// Content that by its own account does not belong to that partition.
     Else,
@@ -118,8 +117,7 @@ pub struct OtherSectors {
 pub enum Evidence {
     /// In them, content is at the start of a partition, at this byte.
     Content(ByteOffset),
-    /// In them, the last partition ends with the medium. In those that are assumed nothing is found, and no start is on
-    /// a multiple of 1 MiB.
+    /// In them, the last partition ends with the medium; in the assumed ones nothing is found or on 1 MiB.
     End,
 }
 
@@ -170,8 +168,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
         content.file_system().and_then(|kind| fs::file_system(kind, &view)).map(|(figures, _)| figures);
     if let Some(figures) = &figures {
         let unit = figures.sector.unwrap_or(figures.block);
-        // No disk with such sectors can mount a file system with smaller ones. Its hidden sectors do not count:
-        // they stay as they were when a file system is moved or copied.
+        // Smaller ones cannot be mounted. Hidden sectors do not count: a moved file system keeps them.
         if unit != ByteCount::ZERO && unit < block.bytes() {
             return Shown::Else;
         }

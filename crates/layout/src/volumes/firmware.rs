@@ -18,7 +18,6 @@ const BLOCK: usize = 512;
 /// The most metadata to read: mdadm writes a few KiB, and DDF has at most 1024 sectors.
 const MAX_METADATA: u64 = 512 * 1024;
 
-/// One array, as its metadata describes it.
 struct Array {
     name: String,
     level: i32,
@@ -32,12 +31,10 @@ struct Array {
 /// The array that the metadata describes, or why it is not followed.
 type Said = Result<Array, String>;
 
-/// Reads a member of an array of Intel's firmware.
 pub(super) fn isw(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(VolumeKind::Isw, isw_array(medium)?))
 }
 
-/// Reads a member of an array described by DDF.
 pub(super) fn ddf(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(VolumeKind::Ddf, ddf_array(medium)?))
 }

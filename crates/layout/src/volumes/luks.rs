@@ -24,13 +24,11 @@ const SECOND_MAGIC: &[u8] = b"SKUL\xBA\xBE";
 
 /// The length of the binary part of a LUKS2 header, before the JSON area.
 const BINARY: u64 = 4096;
-/// Sizes of a LUKS2 header with its JSON area. The second header follows the first directly
-/// (`LUKS2_HDR2_OFFSETS`).
+/// Sizes of a LUKS2 header with its JSON. The second follows directly (`LUKS2_HDR2_OFFSETS`).
 const MIN_HEADER: u64 = 16 * 1024;
 const MAX_HEADER: u64 = 4 * 1024 * 1024;
 
-/// Whether there is a second LUKS2 header in cryptsetup's default place, for media whose first header is
-/// completely gone. Costs one read.
+/// Whether there is a second LUKS2 header in cryptsetup's default place, for media without the first.
 pub(crate) fn has_second_header(medium: &dyn Medium) -> bool {
     bytes_at(medium, MIN_HEADER, SECOND_MAGIC.len()).is_ok_and(|bytes| bytes == SECOND_MAGIC)
 }
@@ -121,8 +119,7 @@ fn header_size(binary: &[u8]) -> Option<u64> {
     (size.is_power_of_two() && (MIN_HEADER..=MAX_HEADER).contains(&size)).then_some(size)
 }
 
-/// Makes the header from its segments. The payload is where the first segment in use begins
-/// (`LUKS2_get_data_offset`).
+/// Makes the header from its segments, the first in use of which is the payload (`LUKS2_get_data_offset`).
 fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     let used = || segments.iter().filter(|segment| !segment.is_backup());
     let mut remarks = Vec::new();
@@ -148,11 +145,9 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     Header { facts: Luks { version: 2, payload, sector_size, size, is_plain }, label, uuid, remarks }
 }
 
-/// Makes the volume of a container on a medium of `len` bytes.
 fn volume(header: Header, len: ByteCount) -> Volume {
     let Header { mut facts, label, uuid, mut remarks } = header;
-    // Zero marks a detached header; a payload past the end means that the medium is a header file or a header
-    // backup.
+    // Zero marks a detached header; a payload past the end means a header file or a backup.
     let recorded = facts.payload;
     let here = recorded.filter(|at| *at != ByteOffset::ZERO);
     let here =

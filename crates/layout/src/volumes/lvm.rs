@@ -33,7 +33,6 @@ struct Label {
     metadata_areas: Vec<(u64, u64)>,
 }
 
-/// Reads the physical volume on `medium`.
 pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let head = bytes_at(medium, 0, LABEL_SCAN_SECTORS * LABEL_SIZE)?;
     let mut remarks = Vec::new();
@@ -46,8 +45,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
     pv.device_size = label.device_size();
     let Some(group) = label.group(medium, &mut remarks) else {
-        // The label gives the start of the extents even if their use is unknown: the metadata may be on
-        // another member of an array, or not written yet.
+        // The label gives the start of the extents; the metadata may be elsewhere, or not written yet.
         let area = label.data_area(medium.len());
         let provides = area.map_or(Provides::Nothing, |area| Provides::Parts(area, Vec::new()));
         return Ok(volume(pv, &uuid, provides, remarks));
@@ -82,8 +80,7 @@ fn crc(bytes: &[u8]) -> u32 {
     !crc.finalize()
 }
 
-/// Whether `sector`, which has number `number`, is a label (`_find_lvm_header`, LVM2 lib/label/label.c): it
-/// records its own position, and its checksum is right.
+/// Whether `sector` is a label, with its own `number` and the right checksum (`_find_lvm_header`).
 pub(crate) fn is_label(sector: &[u8], number: u64) -> bool {
     has(sector, 0, b"LABELONE")
         && has(sector, 24, b"LVM2 001")
@@ -92,7 +89,6 @@ pub(crate) fn is_label(sector: &[u8], number: u64) -> bool {
 }
 
 impl Label {
-    /// The first label in `head`.
     fn find(head: &[u8]) -> Option<Self> {
         let mut sectors = (0..).zip(head.chunks_exact(LABEL_SIZE));
         let (_, sector) = sectors.find(|(number, sector)| is_label(sector, *number))?;
@@ -112,8 +108,7 @@ impl Label {
         (self.size != 0).then(|| ByteCount::new(self.size.max(end)))
     }
 
-    /// The span of the extents on a volume of `len` bytes: from the start of the first data area, which
-    /// usually records no size.
+    /// The span of the extents: from the first data area, which usually records no size.
     fn data_area(&self, len: ByteCount) -> Option<Span> {
         let (start, size) = *self.data_areas.first()?;
         let rest = len.get().checked_sub(start).filter(|rest| *rest > 0)?;

@@ -27,8 +27,7 @@ const HAVE_JOURNAL_MAC: u32 = 0x1;
 const HAVE_FIXED_PADDING: u32 = 0x8;
 const INLINE: u32 = 0x20;
 
-/// The offset of the bcache superblock, and the start of the data on a backing device of the first version,
-/// in sectors.
+/// The bcache superblock, and the start of the data on a backing device of version 0, in sectors.
 const BCACHE_AT: u64 = 4096;
 const BDEV_DATA_START: u64 = 16;
 /// The lowest bit of a backing device's state in its flags: 0 where it is attached to no cache (`BDEV_STATE_NONE`).
@@ -38,7 +37,6 @@ fn volume(kind: VolumeKind, facts: Mapped, space: Result<Space, &str>) -> Volume
     Volume::new(kind, Facts::Mapped(facts), space.map(Provides::Open).map_err(str::to_owned))
 }
 
-/// Reads a dm-integrity superblock.
 pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let flags = le32(&bytes, 24);
@@ -117,8 +115,7 @@ impl Interleaved {
     }
 }
 
-/// Reads a dm-verity superblock. It precedes the hashes; the data they protect is on another device, or
-/// before them.
+/// Reads a dm-verity superblock, before the hashes. Their data is on another device, or before it.
 pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
@@ -131,7 +128,6 @@ pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume)
 }
 
-/// Reads a bcache superblock.
 pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, BCACHE_AT, 512)?;
     let start = match le64(&bytes, 16) {

@@ -36,7 +36,6 @@ const RESHAPE: u32 = 4;
 /// `MD_FEATURE_RAID0_LAYOUT`: without it the layout field of a RAID0 is meaningless.
 const RAID0_LAYOUT: u32 = 4096;
 
-/// The contents of one superblock.
 struct Superblock {
     md: Md,
     name: String,
@@ -127,8 +126,7 @@ fn role_1(bytes: &[u8]) -> Option<u16> {
     (number < listed && at + 2 <= bytes.len()).then(|| le16(bytes, at))
 }
 
-/// Follows `calc_sb_1_csum` (mdadm, super1.c): the sum of all words except the checksum, with the carries
-/// added.
+/// The sum of all words but the checksum, with the carries added (`calc_sb_1_csum`, mdadm super1.c).
 fn checksum_1(bytes: &[u8]) -> Option<u32> {
     let roles = usize::try_from(le32(bytes, 220)).ok()?.checked_mul(2)?;
     let summed = bytes.get(..ROLES_AT.checked_add(roles)?)?;

@@ -73,8 +73,7 @@ impl Effects {
         index.and_then(|index| self.0.get(index)).copied().unwrap_or_default()
     }
 
-    /// Returns the start, in sectors modulo the unit, with the fewest partial units; of several, the one with
-    /// the fewest touched units, then the first.
+    /// Returns the start, in sectors modulo the unit, with the fewest partial, then touched units; the first.
     pub fn best(&self) -> (u64, Effect) {
         let ranked = (0..).zip(&self.0).min_by_key(|(_, effect)| (effect.partial, effect.touched));
         ranked.map_or((0, Effect::default()), |(start, effect)| (start, *effect))
@@ -87,8 +86,7 @@ impl Effects {
 }
 
 impl Histogram {
-    /// Returns what the requests do to units of `unit` sectors, from each start of their partition. `None` if
-    /// the size is not one of [`UNITS`].
+    /// Returns what the requests do to units of `unit` sectors, one of [`UNITS`], from each start.
     pub fn effects(&self, unit: u64) -> Option<Effects> {
         let starts = usize::try_from(unit).ok().filter(|_| UNITS.contains(&unit))?;
         // Differences from the start before, which wrap around where a figure falls.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use straddle_device::sysfs::{self, Attributes, Directory};
 
-use crate::tracefs::error::RecordError;
+use crate::tracefs::RecordError;
 use crate::{Partition, Recorded, SECTOR};
 
 const PREFIX: &str = "straddle-";
@@ -131,8 +131,7 @@ fn lost(stats: &str) -> u64 {
     stats.lines().filter_map(number).fold(0, u64::saturating_add)
 }
 
-/// Reads a file of tracefs. The first call has room for all of it: `header_page` has no more to say to a second one,
-/// wherever the first one ended.
+/// Reads a file of tracefs in one call with room for all: `header_page` does not answer a second one.
 fn text(path: &Path) -> io::Result<String> {
     const MAX_TEXT: usize = 1 << 16;
     let mut bytes = vec![0; MAX_TEXT];
@@ -256,8 +255,7 @@ impl Subject {
         self.folder.exists()
     }
 
-    /// Returns the condition for the kernel's events. Requests without sectors, such as flushes, are those of the whole
-    /// disk: the kernel does not say which partition they are for.
+    /// Returns the condition for the kernel's events. Flushes and the like name only the whole disk.
     pub(crate) fn filter(&self) -> String {
         let number = self.number;
         match &self.described.partition {

@@ -14,7 +14,7 @@
 
 use straddle_units::io::Nanos;
 
-use crate::tracefs::error::{FormatError, PageError};
+use crate::tracefs::{FormatError, PageError};
 use crate::{Event, Happened, Marks, SECTOR};
 
 /// Bits of a time in the first word.

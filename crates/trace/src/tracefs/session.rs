@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_units::io::{Nanos, nanos};
 
-use crate::tracefs::error::RecordError;
+use crate::tracefs::RecordError;
 use crate::tracefs::instance::{Buffer, EVENTS, Instance, Subject, failed};
 use crate::tracefs::page::{Decoder, Missed, PageLayout, walk};
 use crate::{Asked, Recorder};
@@ -75,8 +75,7 @@ pub struct Ended {
     pub lost: u64,
 }
 
-/// Records the requests of a device. `recorder` begins at [`clock`]'s time, and is finished by the caller.
-/// `tell` is called once a second.
+/// Records a device; `recorder`, begun at [`clock`]'s time, is not finished. `tell` is called each second.
 pub fn record<W: Write>(
     subject: &Subject,
     options: &Options,

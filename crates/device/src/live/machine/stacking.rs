@@ -112,14 +112,12 @@ pub struct Holder {
     pub logical: BlockSize,
     /// Its physical sector.
     pub physical: ByteCount,
-    /// The first physical sector boundary of each of the file's blocks; zero also where blocks are smaller
-    /// than that.
+    /// The first physical sector boundary of each of the file's blocks; zero where blocks are smaller.
     pub offset: AlignmentOffset,
 }
 
 impl Machine {
-    /// Returns the device that holds the file at `path`. `None` if it is none of this machine, as for NFS or
-    /// tmpfs.
+    /// Returns the device that holds the file at `path`, if it is one of this machine (not for NFS or tmpfs).
     pub fn holder(&self, path: &Path) -> Option<Holder> {
         let path = fs::canonicalize(path).ok()?;
         let name = self.mounted_device(usage::mount_of(&self.mounts, &path)?)?;
@@ -214,8 +212,7 @@ impl Machine {
         })
     }
 
-    /// Whether the I/O sizes are those of an array: `name`, or what it stands on, is striped, and nothing in
-    /// between shows sizes of its own, as pools and caches do.
+    /// Whether the I/O sizes are an array's: something below is striped, and no pool or cache is in between.
     pub(crate) fn shows_array(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         if let Some(disk) = &entry.disk {
@@ -240,8 +237,7 @@ impl Machine {
         }
     }
 
-    /// Returns the optimal I/O size that is the cause of alignment offset -1, and the offset without it.
-    /// `None` where the offsets below disagree, or are not all known.
+    /// Returns the optimal I/O size that causes offset -1, and the offset without it, if all below agree.
     pub(crate) fn optimum_that_misaligns(
         &self,
         name: &str,
@@ -350,8 +346,7 @@ fn stacked(mut limits: Limits, members: &[Member], change: impl Fn(Limits) -> Li
     limits
 }
 
-/// The path devices of an NVMe namespace: `nvme0n1` has `nvme0c0n1`, `nvme0c1n1`, …
-/// (`nvme_mpath_set_disk_name`, drivers/nvme/host/multipath.c).
+/// The path devices of an NVMe namespace: `nvme0n1` has `nvme0c0n1`, … (`nvme_mpath_set_disk_name`).
 fn paths_of<'a>(name: &str, devices: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let split = |name: &str| {
         let (subsystem, namespace) = name.strip_prefix("nvme")?.split_once('n')?;

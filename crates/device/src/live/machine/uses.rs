@@ -293,8 +293,7 @@ impl Machine {
         Some((FileId::of_device(number), sysfs::node_of(name).display().to_string()))
     }
 
-    /// Finds other processes that have a watched file or device open for writing, such as servers and virtual
-    /// machines. Only those that /proc shows to us are found.
+    /// Finds other processes with a watched file or device open for writing, as far as /proc shows them.
     fn find_open(&self, found: &mut Found) {
         if self.sysroot.is_some() || found.watched.is_empty() {
             return;

@@ -1,8 +1,7 @@
 //! Whether Windows is hibernated with the volume in memory: `hiberfil.sys` in the root directory, as
 //! `ntfs_volume_check_hiberfile` of libntfs-3g/volume.c sees it.
 //!
-//! Where the file is listed and cannot be read, Windows counts as hibernated. A directory that cannot be read lists
-//! nothing.
+//! Where the file cannot be read, Windows counts as hibernated. An unreadable directory lists nothing.
 
 use straddle_device::fields::{byte, le16, le32, le64};
 
@@ -16,8 +15,7 @@ const INDEX: &[u8] = b"$\0I\x003\x000\0";
 const NAME: &[u8] = b"HIBERFIL.SYS";
 /// The marks of a file that Windows will resume from. It overwrites them when it has resumed.
 const MARKS: [&[u8]; 2] = [b"hibr", b"HIBR"];
-/// A file that is shorter than this is on a volume that a Windows elsewhere has in memory
-/// (`NTFS_HIBERFILE_HEADER_SIZE`).
+/// A shorter file means that a Windows elsewhere has the volume in memory (`NTFS_HIBERFILE_HEADER_SIZE`).
 const HEADER: u64 = 4096;
 /// The most blocks of the index that are looked at; a path through it has no more than a few.
 const MOST_NODES: usize = 32;
@@ -63,8 +61,7 @@ pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
     files.into_iter().any(|file| is_resumed_from(&mut table, file).unwrap_or(true))
 }
 
-/// Whether Windows would resume from the file with this record, or has the volume in memory if it is short; `None` if
-/// that cannot be read.
+/// Whether Windows would resume from this file, or has the volume in memory; `None` if unreadable.
 fn is_resumed_from(table: &mut FileTable<'_, '_>, file: u64) -> Option<bool> {
     let first = table.first_part(file, (attribute::DATA, &[]))?;
     let first = Attribute(&first);
@@ -112,8 +109,7 @@ fn find(table: &mut FileTable<'_, '_>) -> Option<Vec<u64>> {
     Some(found)
 }
 
-/// Adds the records of the entries with the name to `found`; returns the blocks below in which there may be more. Entries
-/// are sorted, and what is below one comes before it.
+/// Adds the records of entries with the name to `found`; returns the blocks below that may have more.
 fn look(node: &[u8], found: &mut Vec<u64>) -> Vec<u64> {
     let mut below = Vec::new();
     let bound = |at| usize::try_from(le32(node, at)).unwrap_or(usize::MAX);

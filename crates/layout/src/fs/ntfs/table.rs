@@ -22,8 +22,7 @@ pub(super) mod record {
     /// `fix_off` and `fix_num`: the offset of the update sequence, and the number of its entries.
     pub(super) const FIX_AT: usize = 4;
     pub(super) const FIX_COUNT: usize = 6;
-    /// Each block of this many bytes ends with an update sequence number in place of its own last two bytes
-    /// (`SECTOR_SIZE` of fs/ntfs3).
+    /// Blocks of this size end with an update sequence number of two bytes (`SECTOR_SIZE` of fs/ntfs3).
     pub(super) const FIX_EVERY: usize = 512;
     /// `attr_off`: the first attribute.
     pub(super) const ATTRIBUTES_AT: usize = 0x14;
@@ -86,7 +85,6 @@ pub(super) struct Run {
 #[derive(Clone, Copy)]
 pub(super) struct Attribute<'r>(pub(super) &'r [u8]);
 
-/// The table of a volume.
 pub(super) struct FileTable<'v, 'm> {
     view: &'v View<'m>,
     /// The size of a cluster in bytes.
@@ -170,7 +168,6 @@ fn number(bytes: &[u8], fill: u8) -> Option<u64> {
     (!bytes.is_empty()).then(|| u64::from_le_bytes(all))
 }
 
-/// The attributes of a record.
 pub(super) fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     let mut rest = record.get(usize::from(le16(record, record::ATTRIBUTES_AT))..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -184,8 +181,7 @@ pub(super) fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     })
 }
 
-/// Restores the bytes of a record or a block that its update sequence replaced; `None` if it has another magic, or if not
-/// all of its sectors were written at the same time.
+/// Restores the bytes that the update sequence replaced; `None` for another magic, or a torn write.
 pub(super) fn restored(mut block: Vec<u8>, magic: &[u8]) -> Option<Vec<u8>> {
     let at = usize::from(le16(&block, record::FIX_AT));
     let count = usize::from(le16(&block, record::FIX_COUNT));
@@ -201,7 +197,6 @@ pub(super) fn restored(mut block: Vec<u8>, magic: &[u8]) -> Option<Vec<u8>> {
     Some(block)
 }
 
-/// The size of a cluster.
 pub(super) fn cluster(boot: &[u8]) -> Option<ByteCount> {
     let sector = unit(u64::from(le16(boot, SECTOR_SIZE)))?;
     let sectors = match byte(boot, CLUSTER_SECTORS) {
@@ -242,7 +237,6 @@ impl<'v, 'm> FileTable<'v, 'm> {
         Some(())
     }
 
-    /// Reads a record.
     pub(super) fn record(&mut self, number: u64) -> Option<Vec<u8>> {
         let at = number.checked_mul(u64::try_from(self.record).ok()?)?;
         let runs = std::mem::take(&mut self.runs);
@@ -280,8 +274,7 @@ impl<'v, 'm> FileTable<'v, 'm> {
         self.listed(&record, number, of)?.into_iter().find_map(|other| in_record(&self.record(other)?))
     }
 
-    /// Returns the other records that the list of `record` names for this attribute: none if it has no list, `None` if
-    /// the list cannot be read.
+    /// Returns the other records that the list of `record` names; `None` if it cannot be read.
     fn listed(&mut self, record: &[u8], number: u64, (kind, name): (u32, &[u8])) -> Option<Vec<u64>> {
         let Some(list) = attributes(record).find(|one| one.kind() == attribute::LIST) else {
             return Some(Vec::new());

@@ -15,7 +15,6 @@ use crate::tables::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIG
 /// How many bytes of an array are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What is wrong with a copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Flaw {
     #[error("the header cannot be read: {0}")]
@@ -44,7 +43,6 @@ pub(crate) enum Flaw {
     ArrayCrc { stored: u32, computed: u32 },
 }
 
-/// An unusable copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     /// Start of the damaged structure: the header, or the array if the header is good.
@@ -60,8 +58,7 @@ impl Broken {
         self.other.is_some()
     }
 
-    /// Whether the header is intact but records another position: the medium was part of another disk, or is
-    /// now.
+    /// Whether the header is intact but records another position, as on a part of another disk.
     pub(crate) fn is_of_other_disk(&self) -> bool {
         matches!(self.flaw, Flaw::MyLba { .. })
     }
@@ -91,7 +88,6 @@ pub(crate) struct RawEntry {
     pub(crate) bytes: [u8; 128],
 }
 
-/// The entries of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// The first [`MAX_PARTITIONS`] entries in use.
@@ -108,7 +104,6 @@ pub(crate) struct GptCopy {
 }
 
 impl GptCopy {
-    /// Reads the copy whose header is at `lba`.
     pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
         let header = Header::read(reader, block, lba)?;
         let other = Some(header.alternate);
@@ -135,8 +130,7 @@ impl Header {
         Self::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })
     }
 
-    /// Checks the header in `bytes`, one block long. The order is such that a field is checked before those
-    /// that depend on it.
+    /// Checks the header in `bytes`, one block long. A field is checked before those that depend on it.
     fn check(
         bytes: &[u8],
         block: BlockSize,

@@ -14,7 +14,6 @@ const MAX_ITEMS: usize = 65_536;
 /// The deepest nesting of sections that is accepted; LVM's own is four deep.
 const MAX_NESTING: usize = 16;
 
-/// A volume group.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) name: String,
@@ -127,8 +126,7 @@ impl Group {
         self.physical.iter().find(|physical| physical.uuid.as_bytes() == uuid)
     }
 
-    /// The UUID by which device-mapper knows `logical`: the group's followed by its own. Empty if one of them
-    /// is not listed.
+    /// The UUID of `logical` in device-mapper: the group's and its own; empty if one is not listed.
     pub(super) fn uuid_of(&self, logical: &Logical) -> String {
         if self.uuid.is_empty() || logical.uuid.is_empty() {
             return String::new();
@@ -136,7 +134,6 @@ impl Group {
         format!("{}{}", self.uuid, logical.uuid)
     }
 
-    /// The logical volume `name`.
     pub(super) fn logical(&self, name: &str) -> Option<&Logical> {
         self.logical.get(*self.by_name.get(name)?)
     }
@@ -243,8 +240,7 @@ fn pairs(list: &[Value<'_>]) -> Vec<Area> {
     list.chunks(2).map_while(area).collect()
 }
 
-/// Areas in a list of names, of which the last of every `step` counts: RAID lists a metadata volume before
-/// each image.
+/// Areas of which the last of every `step` counts: RAID lists a metadata volume before each image.
 fn images(list: &[Value<'_>], step: usize) -> Vec<Area> {
     let area = |names: &[Value<'_>]| match names.last() {
         Some(Value::Text(name)) => Some(Area { name: (*name).to_owned(), start: 0 }),

@@ -1,8 +1,7 @@
 //! Mapping a volume group's logical volumes to one of its physical volumes.
 //!
-//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that volumes
-//! that refer to each other or to themselves cost no more than real ones. What is on another PV is not
-//! mapped.
+//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that cyclic
+//! volumes cost no more than real ones. What is on another PV is not mapped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -36,8 +35,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The part of the run in the `len` bytes from `from` on, counted from there. A striped run begins with its
-    /// first whole piece.
+    /// The part of the run in the `len` bytes from `from` on. A striped run begins with a whole piece.
     fn part(self, from: u64, len: u64) -> Option<Self> {
         let before = from.saturating_sub(self.start);
         let (into, there) = match self.every {
@@ -152,8 +150,7 @@ impl<'g> Mapper<'g> {
         })
     }
 
-    /// Returns the runs of the volume in which a segment keeps its data; none if that is a pool with more in
-    /// it.
+    /// Returns the runs in which a segment keeps its data; none if that is a pool with more in it.
     fn store(&self, segment: &Segment) -> Vec<Run> {
         let store = segment.store.as_deref().filter(|_| !is_thin(&segment.kind));
         let store = store.and_then(|name| self.group.logical(name));

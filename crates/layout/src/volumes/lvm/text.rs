@@ -1,15 +1,12 @@
-//! A parser for LVM's metadata text (LVM2's libdm/libdm-config.c): one pass, no recursion, and nothing stored
-//! but a list of at most [`MAX_LIST`] values at a time.
+//! A parser for LVM's metadata text (libdm/libdm-config.c): one pass, no recursion, bounded lists.
 
 /// Longer lists are cut: one stripe or image per value is more than LVM allows.
 const MAX_LIST: usize = 4096;
 
-/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Number(u64),
     Text(&'a str),
-    /// The values between brackets.
     List(Vec<Value<'a>>),
     /// A negative or fractional number, or one that exceeds 64 bits.
     Other,
@@ -74,7 +71,6 @@ impl<'a> Events<'a> {
         found
     }
 
-    /// Takes as many characters as `belongs` accepts.
     fn take_while(&mut self, belongs: fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-const LIB: &str = include_str!("lib.rs");
+const LIB: &str = include_str!("../../src/lib.rs");
 
 /// The modules in the order of the lists in the crate's documentation.
 fn order() -> Vec<&'static str> {
@@ -49,7 +49,7 @@ fn sources(module: &str) -> Vec<String> {
 fn no_module_uses_one_further_on() {
     let order = order();
     let declared = LIB.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
-    let is_listed = |module: &&str| order.contains(module) || ["order", "tests"].contains(module);
+    let is_listed = |module: &&str| order.contains(module) || *module == "tests";
     let missing: Vec<&str> = declared.filter(|module| !is_listed(module)).collect();
     assert_eq!(missing, Vec::<&str>::new(), "not in the order");
     let mut uses = 0;

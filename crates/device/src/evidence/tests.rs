@@ -158,3 +158,98 @@ fn what_a_namespace_says_of_atomic_writes_and_formats_is_read() {
     let in_force = LbaFormats { current: 1, ..formats };
     assert_eq!(in_force.faster(), None);
 }
+
+fn read(kind: DeviceKind, attributes: &[(&'static str, &'static str)]) -> Topology {
+    combine(kind, &Bytes::of(attributes), Answers::default()).1
+}
+
+#[test]
+fn a_drive_known_to_misreport_is_overruled() {
+    let topology = read(
+        DeviceKind::Scsi,
+        &[
+            ("device/vendor", "ATA     \n"),
+            ("device/model", "WDC WD10EARS-00Y\n"),
+            ("queue/logical_block_size", "512\n"),
+            ("queue/physical_block_size", "512\n"),
+        ],
+    );
+    assert_eq!(topology.physical.value(), ByteCount::new(4096));
+    assert!(matches!(topology.physical.source(), Source::Quirk(_)));
+    assert_eq!(topology.physical.disagreeing().count(), 1);
+}
+
+/// An SSD, a cloud's volume and an SD card that report 512-byte sectors are judged as their images are,
+/// unless they name their unit; a spinning disk is not.
+#[test]
+fn flash_that_reports_512_is_taken_for_more() {
+    let physical = |kind, rotational, more: &[(&'static str, &'static str)]| {
+        let mut attributes = vec![
+            ("queue/logical_block_size", "512\n"),
+            ("queue/physical_block_size", "512\n"),
+            ("queue/minimum_io_size", "512\n"),
+            ("queue/rotational", rotational),
+        ];
+        attributes.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
+        attributes.extend(more);
+        let topology = read(kind, &attributes);
+        (topology.physical.value().get(), *topology.physical.source() == Source::Assumed)
+    };
+    for kind in [DeviceKind::Nvme, DeviceKind::Scsi, DeviceKind::Mmc] {
+        assert_eq!(physical(kind, "0\n", &[]), (4096, true), "{kind:?}");
+        assert_eq!(physical(kind, "1\n", &[]), (512, false), "{kind:?}");
+        let sectors = [("queue/physical_block_size", "4096\n"), ("queue/minimum_io_size", "4096\n")];
+        assert_eq!(physical(kind, "0\n", &sectors), (4096, false), "{kind:?}");
+    }
+    assert_eq!(physical(DeviceKind::Nvme, "0\n", &[("queue/minimum_io_size", "16384\n")]), (512, false));
+    assert_eq!(physical(DeviceKind::Scsi, "0\n", &[("device/model", "scsi_debug      \n")]), (512, false));
+    for (vendor, model) in
+        [("QEMU    ", "QEMU HARDDISK   "), ("VMware  ", "Virtual disk    "), ("ATA     ", "QEMU HARDDISK   ")]
+    {
+        let more = [("device/vendor", vendor), ("device/model", model)];
+        assert_eq!(physical(DeviceKind::Scsi, "0\n", &more), (512, false), "{model}");
+    }
+    assert_eq!(physical(DeviceKind::Md, "0\n", &[]), (512, false));
+}
+
+#[test]
+fn the_minimum_io_of_nvme_is_its_indirection_unit() {
+    let topology = read(
+        DeviceKind::Nvme,
+        &[
+            ("queue/logical_block_size", "512\n"),
+            ("queue/physical_block_size", "512\n"),
+            ("queue/minimum_io_size", "16384\n"),
+        ],
+    );
+    assert_eq!(topology.indirection_unit.unwrap().value(), ByteCount::new(16384));
+}
+
+#[test]
+fn an_arrays_stripe_is_its_chunk_times_its_data_members() {
+    let stripe = |level, disks, layout| {
+        let attributes = [
+            ("md/chunk_size", "65536"),
+            ("md/level", level),
+            ("md/raid_disks", disks),
+            ("md/layout", layout),
+        ];
+        read(DeviceKind::Md, &attributes).stripe.map(|s| s.value().get() / 65536)
+    };
+    assert_eq!(stripe("raid0", "3", "0"), Some(3));
+    assert_eq!(stripe("raid5", "4", "2"), Some(3));
+    assert_eq!(stripe("raid6", "6", "2"), Some(4));
+    assert_eq!(stripe("raid10", "4", "258"), Some(2));
+    assert_eq!(stripe("raid10", "3", "258"), Some(3));
+    assert_eq!(stripe("raid1", "2", "0"), None);
+    assert_eq!(stripe("raid6", "1", "0"), None);
+}
+
+#[test]
+fn minus_one_is_read_in_both_its_forms() {
+    for text in ["-1", "4294967295"] {
+        assert_eq!(alignment_offset(text), Some(AlignmentOffset::Misaligned));
+    }
+    assert_eq!(alignment_offset("3584"), Some(AlignmentOffset::Bytes(ByteCount::new(3584))));
+    assert_eq!(alignment_offset("-2"), None);
+}
