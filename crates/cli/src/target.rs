@@ -122,6 +122,7 @@ pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
     Local(names()).try_map(|text| {
         let path = PathBuf::from(text);
         match misspelt(&path) {
+            _ if path.as_os_str().is_empty() => Err("a target's name is empty".to_owned()),
             Some(drive) => Err(did_you_mean(drive)),
             None => TargetSpec::parse(path).map_err(|error| shown(&error)),
         }

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
             reproduced.outcome = Some(outcome);
         }
     }
-    let settings = settings(arguments);
+    let settings = settings(arguments, &experiments);
     if !arguments.model_only {
         run_lab(arguments, drive, settings, &mut experiments)?;
     }
@@ -132,18 +132,16 @@ fn chosen(experiment: Experiment, drive: Option<&str>) -> ReproducedExperiment {
     ReproducedExperiment { experiment, judged, outcome: None, lab: None }
 }
 
-fn settings(arguments: &ReproduceArguments) -> Settings {
-    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+fn settings(arguments: &ReproduceArguments, experiments: &[ReproducedExperiment]) -> Settings {
+    let steps = experiments.iter().flat_map(|reproduced| &reproduced.experiment.lab);
+    let largest = steps.map(|step| step.memory).max().unwrap_or_default();
+    // A device takes one job at a time.
+    let guests = if arguments.on.is_some() { Some(NonZeroUsize::MIN) } else { arguments.guests };
     Settings {
         runs: arguments.runs,
         seed: arguments.seed,
         full: arguments.full,
-        // A device takes one job at a time.
-        guests: if arguments.on.is_some() {
-            NonZeroUsize::MIN
-        } else {
-            arguments.guests.unwrap_or(processors)
-        },
+        guests: guests.unwrap_or_else(|| lab::at_once(largest)),
     }
 }
 

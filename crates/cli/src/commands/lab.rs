@@ -313,7 +313,8 @@ pub struct ServeArguments {
 
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
-  straddle reproduce --model-only         # without guests: seconds
+  straddle reproduce --model-only         # without guests: about a minute
+  straddle reproduce desno-2010 --model-only --html desno.html
   straddle reproduce --list               # list the experiments
   straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
   straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
@@ -411,7 +412,7 @@ pub struct ReproduceArguments {
     #[arg(long)]
     pub full: bool,
 
-    /// Number of guests to run at once [default: one per processor].
+    /// Number of guests to run at once [default: one per processor, fewer if memory is short].
     #[arg(long, value_name = "N")]
     pub guests: Option<NonZeroUsize>,
 

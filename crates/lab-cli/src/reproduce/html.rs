@@ -28,6 +28,7 @@ pub(crate) fn page(reproduced: &Reproduced) -> String {
     for experiment in &reproduced.experiments {
         text += &section(experiment);
     }
+    text += &joint_table(&reproduced.judged.joints);
     document(&format!("Reproduced: {}", names.join(", ")), "", &(text + &again(reproduced)))
 }
 
@@ -47,7 +48,7 @@ fn summary(reproduced: &Reproduced) -> String {
         duration(reproduced.wall.as_secs_f64())
     );
     let about = joint::about(&reproduced.judged).join(" ");
-    paragraph(&text, "") + &paragraph(&about, "") + &joint_table(&reproduced.judged.joints)
+    paragraph(&text, "") + &paragraph(&about, "")
 }
 
 /// Returns how each policy suits each drive, if more than one was run.
@@ -206,7 +207,10 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
             }
         }
     }
-    table.html()
+    let deviations = experiment.steps.iter().flat_map(|step| &step.deviations);
+    let deviations: String =
+        deviations.map(|deviation| paragraph(&format!("Differs: {deviation}"), "soft")).collect();
+    table.html() + &deviations
 }
 
 /// Describes the modelled drives, and which of their numbers were fitted.

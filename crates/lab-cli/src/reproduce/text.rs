@@ -142,7 +142,9 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verb
         let origin = origin.filter(|_| step.published().next().is_some());
         let origin = origin.map_or_else(String::new, |known| format!(" ({})", origin_word(Some(known))));
         text += &line(&format!("{}{origin}", step.title), "  ", Style::new());
-        for deviation in step.deviations.iter().filter(|_| is_verbose) {
+        // They say why an arm is not compared.
+        let is_partial = step.arms.iter().any(|arm| arm.published.is_empty());
+        for deviation in step.deviations.iter().filter(|_| is_verbose || is_partial) {
             text += &line(&format!("differs: {deviation}"), "    ", style::FAINT);
         }
         let count = outcome.arms.iter().map(|arm| arm.figures.len()).sum();

@@ -12,7 +12,7 @@ mod tests;
 
 pub use crate::guest::{Charges, Requests};
 pub use compare::{Comparison, Figure, Readers, compared, error};
-pub use guests::Guests;
+pub use guests::{Guests, at_once};
 pub use host::Host;
 pub use job::{Ended, Job, JobDrive, LabError, Machine, Measured};
 

@@ -69,6 +69,12 @@ impl Counters {
         (self.host_write_bytes > 0).then(|| ratio(self.media_write_bytes, self.host_write_bytes))
     }
 
+    /// How many times as many bytes were programmed as the host's writes need, because of garbage collection.
+    pub fn gc_amplification(&self) -> Option<f64> {
+        let written = self.unit_write_bytes + self.gc_write_bytes;
+        (self.unit_write_bytes > 0).then(|| ratio(written, self.unit_write_bytes))
+    }
+
     /// What was counted since `before` was read. `revolution` is not a total and stays as it is.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {

@@ -1,6 +1,7 @@
 //! Runs jobs in real guests.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,6 +9,16 @@ use std::time::Duration;
 use crate::guest::{Charges, GuestDrive, Kernel, Limits, Partition, Task};
 use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine};
 use crate::reproduce::policy;
+
+/// How many guests of this much memory the host runs at once: one per processor, if they and the contents of
+/// their drives (a quarter as much) fit into its memory.
+pub fn at_once(memory: u64) -> NonZeroUsize {
+    let info = rustix::system::sysinfo();
+    let host = u64::try_from(info.totalram).unwrap_or(u64::MAX).saturating_mul(u64::from(info.mem_unit));
+    let fitting = usize::try_from(host / (memory + memory / 4).max(1)).ok().and_then(NonZeroUsize::new);
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    processors.min(fitting.unwrap_or(NonZeroUsize::MIN))
+}
 
 /// User-Mode Linux guests, each bound to a processor of its own as long as there are enough.
 pub struct Guests<'a> {
