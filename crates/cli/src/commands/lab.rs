@@ -117,7 +117,7 @@ pub struct LabArguments {
 
     /// Write every event of the guest's kernel to this file, one per line.
     ///
-    /// Identical runs write identical files: the first line that differs shows where two runs diverged (see
+    /// Identical runs write identical files, so the first line that differs shows where two runs diverged (see
     /// docs/lab.md).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub events: Option<PathBuf>,

@@ -84,7 +84,7 @@ pub enum Refusal {
     Empty { offset: u64 },
     #[error("byte {offset}, length {length}: not aligned to the {sector}-byte logical sectors")]
     NotWholeSectors { offset: u64, length: u64, sector: u64 },
-    #[error("byte {offset}, length {length}: past the end at byte {capacity}")]
+    #[error("{length} bytes from byte {offset} would run past the end of the drive ({capacity} bytes)")]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error("the drive does not support discard")]
     NoDiscard,

@@ -396,7 +396,7 @@ mod tests {
         let half = vec![part(1, 4 * tib, size)];
         assert_eq!(
             bar_line((size, size), half),
-            format!("{}{}", ".".repeat(width / 2), "1".repeat(width / 2))
+            format!("{}{}", ".".repeat(width.div_ceil(2)), "1".repeat(width / 2))
         );
         let many = (0..200).map(|number| part(number, u64::from(number) << 20, u64::from(number + 1) << 20));
         assert_eq!(bar_line((size, size), many.collect()).len(), width, "more than cells");

@@ -23,7 +23,7 @@ pub(crate) enum Flaw {
     NoSignature,
     #[error("the header says that it is {0} bytes long")]
     HeaderSize(u32),
-    #[error("the header's CRC is {stored:08x}, but should be {computed:08x}")]
+    #[error("CRC mismatch in the header: stored {stored:08x}, computed {computed:08x}")]
     HeaderCrc { stored: u32, computed: u32 },
     #[error("the header says that it is at LBA {says}, but it is at LBA {stands}")]
     MyLba { says: Lba, stands: Lba },
@@ -39,7 +39,7 @@ pub(crate) enum Flaw {
     ArrayPastEnd,
     #[error("the entry array cannot be read: {0}")]
     ArrayUnreadable(Fault),
-    #[error("the CRC of the entries is {stored:08x}, but should be {computed:08x}")]
+    #[error("CRC mismatch in the entries: stored {stored:08x}, computed {computed:08x}")]
     ArrayCrc { stored: u32, computed: u32 },
 }
 
