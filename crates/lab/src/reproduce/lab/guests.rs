@@ -14,7 +14,7 @@ use crate::reproduce::policy;
 /// their drives (a quarter as much) fit into its memory.
 pub fn at_once(memory: u64) -> NonZeroUsize {
     let info = rustix::system::sysinfo();
-    let host = u64::try_from(info.totalram).unwrap_or(u64::MAX).saturating_mul(u64::from(info.mem_unit));
+    let host = info.totalram.saturating_mul(u64::from(info.mem_unit));
     let fitting = usize::try_from(host / (memory + memory / 4).max(1)).ok().and_then(NonZeroUsize::new);
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     processors.min(fitting.unwrap_or(NonZeroUsize::MIN))
