@@ -66,20 +66,22 @@ impl Measured {
         Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
     }
 
-    fn words(&self) -> String {
+    /// The topology that was read from the file at `path`.
+    fn assume(&self, path: &str) -> Result<Assume, String> {
         let Self { logical, unit, phase, .. } = self;
-        if self.rotates || *phase > 0 {
+        let words = if self.rotates || *phase > 0 {
             format!("logical={logical},physical={unit},offset={phase}")
         } else {
             format!("logical={logical},iu={unit}")
-        }
+        };
+        let assume: Result<Assume, _> = words.parse();
+        assume.map(|assume| assume.measured(path)).map_err(|error| format!("{path}: {error}"))
     }
 }
 
 /// Reads the topology from the file given with `--measured`.
 pub(crate) fn read(path: &str) -> Result<Assume, String> {
-    let assume: Result<Assume, _> = load(path)?.words().parse();
-    assume.map(|assume| assume.measured(path)).map_err(|error| format!("{path}: {error}"))
+    load(path)?.assume(path)
 }
 
 /// A drive of which something is known: a model, or what a probe measured.
@@ -168,7 +170,7 @@ pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
         Known::Probe(measured) if !measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
             return Err(format!("{text}: the probe could not measure the cost of a misaligned write"));
         }
-        Known::Probe(_) => read(text)?,
+        Known::Probe(measured) => measured.assume(text)?,
         Known::Model(Drive { profile, .. }) => assume_drive(profile).map_err(|error| with_causes(&error))?,
     };
     Ok(Pricing { drive, assume, size: None, computed: Arc::default() })

@@ -74,8 +74,7 @@ pub(crate) fn fill_in(layer: &mut Layer, kind: FsKind, view: &View<'_>) {
 
 /// Reads all of the `len` bytes at byte `at`, or none. `len` never comes from the disk.
 fn bytes(view: &View<'_>, at: u64, len: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    view.read_at(ByteOffset::new(at), &mut bytes).ok().map(|()| bytes)
+    view.bytes_at(ByteOffset::new(at), len).ok()
 }
 
 /// `size` as a block, sector or cluster; `None` if it cannot be one.

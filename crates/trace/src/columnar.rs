@@ -1,4 +1,4 @@
-//! Traces in Apache Parquet. Only the columns asked for are read, in batches; also panics become errors.
+//! Traces in Apache Parquet. Only the columns asked for are read, in batches. A panic of the library is an error.
 
 mod file;
 mod values;

@@ -131,7 +131,8 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
            sector is smaller than the host's, on the host (a warning). Partitions aligned to 1 MiB and \
            blocks of 4 KiB cost nothing.",
     fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> element (virsh \
-          edit), then shut the domain down and start it again. Change the logical sector size only of a disk without partitions, because a table counts in logical sectors.",
+          edit), then shut the domain down and start it again. Change the logical sector size only of \
+          a disk without partitions, because a table counts in logical sectors.",
     sources: &[
         "libvirt, Domain XML format, blockio",
         "QEMU hw/block/block.c, blkconf_blocksizes",

@@ -166,7 +166,8 @@ pub struct OffBoundary {
 
 impl OffBoundary {
     /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size`
-    /// bytes; on a disk, each is then flushed, as a database does. `None` if the drive has no such position or takes no such writes.
+    /// bytes; on a disk, each is then flushed, as a database does. `None` if the drive has no such position or
+    /// takes no such writes.
     pub fn modelled(
         name: &str,
         profile: &Profile,
@@ -181,13 +182,8 @@ impl OffBoundary {
         let count = if is_logged { LOGGED_COUNT } else { COUNT };
         let counted = |pattern: Pattern| Workload { count: Some(count), ..pattern.into() };
         let sized = |workload: Workload| Workload { size: size.unwrap_or(workload.size), ..workload };
-        let random = match (&profile.body, size) {
-            (Body::Disk(_), Some(_)) => {
-                let sync = Parameters { sync: Some(Sync::Flush), ..Parameters::default() };
-                Pattern::RANDOM_WRITE.with(sync).ok()?
-            }
-            _ => Pattern::RANDOM_WRITE,
-        };
+        let sync = size.filter(|_| matches!(profile.body, Body::Disk(_))).map(|_| Sync::Flush);
+        let random = Pattern::RANDOM_WRITE.with(Parameters { sync, ..Parameters::default() }).ok()?;
         let workload = sized(counted(random).seeded(SEED).on(profile));
         let sequential = sized(counted(Pattern::SEQUENTIAL_WRITE));
         let size = workload.size;
