@@ -279,6 +279,41 @@ fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
     }
 }
 
+/// A partition in which nothing was found needs no copy of the disk: the command that recreates it works as printed.
+#[test]
+fn a_partition_with_nothing_in_it_can_be_recreated() {
+    if !present(&["sfdisk"]) {
+        return;
+    }
+    let dir = Dir::new("nothing-in-it");
+    shell(dir.path(), "truncate -s 64M disk.img; echo start=63,type=83 | sfdisk -q disk.img");
+    let (_, text) = program(dir.path(), &["check", "disk.img"]);
+    let text = tools::run::flat(&text);
+    let (_, command) = text.split_once("if it holds no data, recreate it instead (").unwrap();
+    let (command, _) = command.split_once(')').unwrap();
+    shell(
+        dir.path(),
+        &format!("{command} --save plan.json; straddle apply plan.json --write disk.img; straddle check disk.img"),
+    );
+}
+
+/// What is left to do by hand is said again when the move is complete.
+#[test]
+fn what_windows_needs_is_said_after_the_move() {
+    if !present(&["sfdisk", "mkfs.ntfs"]) {
+        return;
+    }
+    let dir = Dir::new("windows");
+    shell(
+        dir.path(),
+        "truncate -s 64M disk.img; echo start=63,size=100000,type=7 | sfdisk -q disk.img
+         truncate -s 51200000 1; mkfs.ntfs -qFf -p 63 -H 255 -S 63 1
+         dd if=1 of=disk.img bs=512 seek=63 conv=notrunc status=none; straddle realign disk.img --save move.json",
+    );
+    let (status, text) = program(dir.path(), &["apply", "move.json", "--write", "disk.img"]);
+    assert!(status == 0 && text.contains("then, partition 1: Windows identifies volumes"), "{text}");
+}
+
 /// The superblock of md 1.0 or 0.90, or the metadata of DRBD, in the file `2`, where they are: before its end.
 const FROM_END: [(&str, &str); 3] = [
     (

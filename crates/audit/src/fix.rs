@@ -167,7 +167,7 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
 }
 
 /// Whether the partition's content is recognised. Unrecognised content may still be data.
-fn is_known(partition: &Partition) -> bool {
+pub(crate) fn is_known(partition: &Partition) -> bool {
     partition.content.is_some() || partition.layer.is_some()
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use straddle_layout::{Marker, PartitionType};
+use straddle_layout::{Marker, Partition, PartitionType, Unclaimed};
 use straddle_units::{ByteCount, ByteOffset, Lba};
 
 use crate::Context;
 use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Risk};
-use crate::fix::shrinking;
+use crate::fix::{is_known, shrinking};
 use crate::shell::{file_about, operand};
 
 /// What is known about moves on a disk.
@@ -361,6 +361,13 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
             .to_owned();
     if let Some(why) = &context.moves.refused {
         caution += &format!("; the partitions cannot be moved in place: {why}");
+    }
+    let blank = |of: &Partition| !is_known(of) && of.unclaimed == Unclaimed::Nothing;
+    if context.partition(number).is_some_and(blank) {
+        caution += &format!(
+            "; nothing was found in partition {number}: if it holds no data, recreate it instead (straddle \
+             plan {source}{options} --delete {number} --add rest)"
+        );
     }
     if let Some(back) = back {
         caution += &format!("; {back} converts it back to {}", format.as_deref().unwrap_or_default());

@@ -141,8 +141,7 @@ pub(crate) fn all(
 
 fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Examiner) -> Recognised {
     match (target.kind, &stack.kind) {
-        // A modelled drive holds nothing; it is itself what was asked about.
-        (DeviceKind::Modelled, _) => Recognised::Known,
+        (DeviceKind::Modelled, _) => Recognised::Blank,
         // The kernel lists those of a loop device only if that was asked for.
         (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
             let why = "it cannot be read, and the kernel lists no partitions of this loop device";

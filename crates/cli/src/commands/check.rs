@@ -302,7 +302,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     let arguments = &run.arguments;
     let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
-    let (mut bar, mut done) = ((!io::stdout().is_terminal()).then(Bar::new), 0);
+    let (mut bar, mut done) = ((targets.len() > 1 && !io::stdout().is_terminal()).then(Bar::new), 0);
     let mut out = output::stdout();
     let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
     if targets.is_empty() && arguments.fails_blank() {

@@ -307,6 +307,12 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     let mut watch = |progress| watcher.look(progress);
     let run = if moves.skip_bad.is_some() { run.skip_bad() } else { run };
     let moved = run.realign().moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let after: Vec<String> = run
+        .realign()
+        .afterwards()
+        .filter(|_| !is_back)
+        .map(|(number, what)| text::wrap(&format!("then, partition {number}: {what}"), "  ") + "\n")
+        .collect();
     let map = UnreadableMap::make(moves)?;
     let list: Listing<'_> = &mut |bad| map.list(bad);
     let ended = match is_back {
@@ -332,7 +338,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
         false => format!("{} moved; new table written and verified", ByteCount::new(moved)),
     };
     // That it is over is known even if nothing can be printed.
-    let printed = output::print(&format!("{shown}: {said}\n"));
+    let printed = output::print(&format!("{shown}: {said}\n{}", after.concat()));
     let printed = printed
         .with_context(|| format!("{shown}: {said}, but this message cannot be written to standard output"))?;
     Ok(if bad.is_empty() { printed } else { Exit::Findings })

@@ -207,7 +207,8 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
         lines.push(format!("{} replaced by later audits of the same host.", plural(*replaced, "audit")));
     }
     if *named_by_files > 0 {
-        lines.push(format!("Audits without a host name, listed by file name: {}.", named_by_files));
+        let hosts = plural(*named_by_files, "host");
+        lines.push(format!("{hosts} listed by file name: no host name in the audit."));
     }
     lines
 }

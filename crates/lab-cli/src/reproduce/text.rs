@@ -26,6 +26,9 @@ pub(crate) fn list(experiments: &[Experiment]) -> String {
     for experiment in experiments {
         text += &title(experiment);
         text += &sources(experiment);
+        if experiment.steps.is_empty() {
+            text += &line("in the lab only (--model-only runs none of it)", "  ", Style::new());
+        }
         for step in &experiment.steps {
             let arms = plural(step.arms.len(), "arm");
             let listed = format!("{}: {} ({arms}) on {}", step.name, step.title, step.drive);
@@ -220,7 +223,7 @@ pub(crate) fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
 
 pub(crate) fn nothing_compared(is_lab_left_out: bool) -> String {
     match is_lab_left_out {
-        true => "Not compared: the published figures are for the lab, which was not run.".to_owned(),
+        true => "Not compared: all published figures are for the lab, which --model-only leaves out.".to_owned(),
         false => "Not compared: no figures were published.".to_owned(),
     }
 }

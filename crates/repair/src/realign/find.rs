@@ -315,8 +315,7 @@ pub fn planned(
         Some((*number, partition.span.start().checked_add(*offset)?))
     };
     let data = realign.anchors.iter().filter_map(data).collect();
-    let after = realign.references.iter().filter_map(|(number, what)| Some((*number, what.afterwards()?)));
-    let after = after.collect();
+    let after = realign.afterwards().collect();
     let journal = match realign.journal {
         Journal::Inside(_) => None,
         Journal::Elsewhere { needed } => Some(needed),

@@ -65,6 +65,11 @@ impl Realign {
         logical::moving(&self.plan).filter_map(trim).collect()
     }
 
+    /// What has to be done by hand after the move, with the number of the partition.
+    pub fn afterwards(&self) -> impl Iterator<Item = (u32, &'static str)> {
+        self.references.iter().filter_map(|(number, what)| Some((*number, what.afterwards()?)))
+    }
+
     /// What the moves read and write.
     pub fn traffic(&self) -> Result<Traffic, RealignError> {
         Ok(self.job([0; 16], Vec::new())?.traffic())

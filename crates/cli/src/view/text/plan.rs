@@ -92,11 +92,14 @@ fn grain(plan: &Plan, explain: bool) -> String {
     let except =
         if off.is_empty() { String::new() } else { format!(", except partition {}", off.join(", ")) };
     let what = format!("starts at multiples of {}{from}{except}", plan.grain.size());
-    if !explain {
-        return format!("{what} (why: --explain)");
+    let taken = || plan.considered.iter().filter(|c| c.left_out.is_none());
+    if explain {
+        return format!("{what}: {}", taken().map(describe).collect::<Vec<_>>().join(", "));
     }
-    let taken: Vec<String> = plan.considered.iter().filter(|c| c.left_out.is_none()).map(describe).collect();
-    format!("{what}: {}", taken.join(", "))
+    let of_array = |c: &&Considered| matches!(&*c.name, "RAID chunk" | "stripe");
+    let array: Vec<String> = taken().filter(of_array).map(|c| format!("{} of {}", c.name, c.size)).collect();
+    let fits = if array.is_empty() { String::new() } else { format!("; this fits the {}", array.join(", ")) };
+    format!("{what}{fits} (why: --explain)")
 }
 
 /// Returns `physical sector 4 KiB [assumed]`.
