@@ -65,7 +65,9 @@ fn the_text_has_ours_the_published_figure_and_what_was_not_run() {
     let has = |text: &str| assert!(out.contains(text), "{text}: {out}");
     has("https://www.osnews.com/story/22872/");
     has("7.5 s (7 to 8)");
-    has("differs: At offsets 1 to 7 the published program's writes did not reach the drive in this form");
+    has(
+        "differs: At offsets 1 to 7, the writes of the published program did not reach the drive in this form",
+    );
     has("118 IOPS");
     has("not run, because it needs the lab: mke2fs");
     has("fitted to miller-2010");
