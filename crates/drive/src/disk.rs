@@ -67,7 +67,6 @@ pub(crate) struct Disk {
     pub(crate) record: Record,
 }
 
-/// What the firmware does, whatever its state.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     /// Log2 of the physical sector's size, in bytes.
@@ -93,7 +92,6 @@ struct Logs {
     partial: Option<PartialLog>,
 }
 
-/// What is in memory besides the write buffer.
 #[derive(Clone, Debug)]
 struct Memory {
     reads: ReadCache,
@@ -101,7 +99,6 @@ struct Memory {
     written: Kept,
 }
 
-/// The reads that need the medium.
 #[derive(Clone, Debug)]
 struct Reads {
     waiting: Vec<Read>,
@@ -126,7 +123,6 @@ struct Read {
     place: Position,
     /// Its first byte, counted from the start of its first sector.
     into: u32,
-    /// Whether the previous command was a write.
     after_write: bool,
 }
 
@@ -148,7 +144,6 @@ enum Work {
         sector: u64,
     },
     Write,
-    /// A flush to the media cache.
     Log,
     /// A write of partial sectors to their log.
     Partial,
@@ -161,7 +156,6 @@ enum Work {
     },
 }
 
-/// What a read took from the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Took {
     /// Sectors in place, to the last of which the heads are near.
@@ -245,7 +239,6 @@ impl Disk {
         self.now = self.now.max(until);
     }
 
-    /// Reports the next completion to the host, and takes the commands that were waiting for it.
     fn complete_next(&mut self, done: &mut Vec<Completion>) {
         let Some((completion, flushed)) = self.queue.pop() else { return };
         done.push(completion);

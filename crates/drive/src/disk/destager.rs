@@ -9,11 +9,9 @@ use crate::disk::parameters::{DiskParameters, Protection, RmwPolicy, WriteCacheP
 pub(super) struct Destager {
     pub(super) cache: WriteCacheParameters,
     pub(super) rmw: RmwPolicy,
-    /// Whether the buffer's contents survive a power cut.
     pub(super) non_volatile: bool,
     /// The data being written, or written last.
     pub(super) in_flight: Taken,
-    /// When to look at the buffer again even if nothing happens before.
     pub(super) wake: Time,
 }
 
@@ -28,7 +26,6 @@ impl Destager {
         }
     }
 
-    /// Whether the table of pending writes is three quarters full.
     pub(super) fn is_table_full(&self, buffer: &WriteBuffer) -> bool {
         buffer.entries() * 4 >= self.cache.extents * 3
     }
@@ -38,8 +35,7 @@ impl Destager {
         self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.size.get() / 4
     }
 
-    /// Whether the buffer has room for a write of the span; `written` if a write in progress still takes an
-    /// entry.
+    /// Whether the buffer has room; `written` if a write in progress still takes an entry.
     pub(super) fn has_room(&self, buffer: &WriteBuffer, start: u64, end: u64, written: bool) -> bool {
         if buffer.is_empty() {
             // What continues the write in progress shares its entry.

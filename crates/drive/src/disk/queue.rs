@@ -41,7 +41,6 @@ impl Queue {
         Some(request)
     }
 
-    /// Takes the next held command, if it no longer has to wait.
     pub(super) fn take_held(&mut self) -> Option<Request> {
         if self.flush.is_some() || self.taken >= self.depth {
             return None;
@@ -59,7 +58,6 @@ impl Queue {
         self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at)
     }
 
-    /// Schedules a request's completion; every request ends here, once.
     pub(super) fn complete(&mut self, id: RequestId, at: Time) {
         self.completions += 1;
         self.done.push(Reverse((at, self.completions, id)));
@@ -88,7 +86,6 @@ impl Queue {
         Some(flush.id)
     }
 
-    /// Whether a flush has been taken and has not completed.
     pub(super) const fn has_flush(&self) -> bool {
         self.flush.is_some()
     }

@@ -17,7 +17,6 @@ use crate::interface::{Interface, transfer_time};
 use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, SsdParameters, Timing};
 
-/// A superblock that takes writes.
 #[derive(Clone, Debug)]
 struct Open {
     superblock: u64,
@@ -32,7 +31,6 @@ pub(crate) struct Card {
     layout: Layout,
     timing: Timing,
     interface: Interface,
-    /// The number of superblocks that may be open.
     most_open: usize,
     /// The open superblocks; the one written last is last.
     open: Vec<Open>,
@@ -78,7 +76,6 @@ impl Card {
         self.waiting.len() + usize::from(self.current.is_some())
     }
 
-    /// Begins the next command, if none is in progress.
     fn start(&mut self, at: Time) {
         if self.current.is_some() {
             return;
@@ -118,7 +115,6 @@ impl Card {
         }
     }
 
-    /// The time to move a unit between flash and the controller.
     const fn carry(&self) -> u64 {
         transfer_time(self.layout.unit_bytes(), self.timing.channel_nanos_per_mib).get()
     }
@@ -130,7 +126,6 @@ impl Card {
         units * (self.timing.read + self.carry())
     }
 
-    /// Writes the bytes from `start` to `end`; returns the time that takes.
     fn write(&mut self, start: u64, end: u64) -> u64 {
         let (mut at, mut time) = (start, 0);
         while at < end {

@@ -38,7 +38,6 @@ pub(super) enum Work {
 #[derive(Clone, Copy, Debug)]
 struct Job {
     work: Work,
-    /// Bytes to transfer over the channel.
     bytes: u32,
 }
 
@@ -52,7 +51,6 @@ struct DieState {
 
 #[derive(Clone, Debug)]
 struct Channel {
-    /// The die whose data it is carrying.
     serves: Option<Die>,
     waiting: VecDeque<Die>,
 }
@@ -127,7 +125,6 @@ impl Nand {
         }
     }
 
-    /// Takes the die's channel, or waits for it.
     pub(super) fn want_channel(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
         let channel = self.dies[die.at()].channel;
         if self.channels[channel as usize].serves.is_none() {
