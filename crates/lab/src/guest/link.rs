@@ -1,5 +1,4 @@
-//! The link between the guest's clock and its drives: what `clock/clock.c` writes and reads, as little-endian
-//! 64-bit numbers.
+//! The link between the guest's clock and its drives (`clock/clock.c`), as little-endian 64-bit numbers.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -30,7 +29,6 @@ pub(crate) struct Answer {
     pub(crate) raised: bool,
 }
 
-/// Reads one message; `None` where the guest is gone.
 pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
     let Some([kind, at]) = numbers(stream)? else { return Ok(None) };
     let at = Time::from_nanos(at);

@@ -83,7 +83,6 @@ pub(crate) struct Listener {
     file: Option<SocketFile>,
 }
 
-/// The file of a Unix socket, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -163,7 +162,6 @@ impl Listener {
     }
 }
 
-/// The connection to a client.
 #[derive(Debug)]
 pub(crate) struct Stream(pub(crate) OwnedFd);
 

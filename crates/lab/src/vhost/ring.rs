@@ -1,5 +1,4 @@
-//! The rings: shared memory by which requests arrive and completions are returned, and the descriptors by which the
-//! two sides wake each other.
+//! The rings: shared memory for requests and completions, and the descriptors by which the two sides wake each other.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -44,8 +43,7 @@ impl Ring {
         self.enabled && self.queue.ready()
     }
 
-    /// Returns the head and the descriptors of the next request; `None` if the ring is empty or not in use. A chain
-    /// that breaks a rule ends where it does.
+    /// `None` if the ring is empty or not in use. A chain that breaks a rule ends where it does.
     pub(crate) fn pop(&mut self, memory: &GuestMemoryMmap) -> Result<Option<(u16, Vec<Descriptor>)>, Error> {
         if !self.is_live() {
             return Ok(None);

@@ -10,7 +10,6 @@ use super::lab_file::{self, LabFile};
 use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
 const LARGEST_FILE: u64 = 1 << 20;
-/// The default for the largest acceptable error: a fifth.
 const LIMIT_PERCENT: f64 = 20.0;
 
 #[derive(Deserialize)]
@@ -87,7 +86,7 @@ fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, Ex
     })
 }
 
-/// Checks one experiment; every error names the experiment.
+/// Every error names the experiment.
 pub(super) struct Check<'a> {
     name: &'a str,
 }
@@ -135,7 +134,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Completes a step as in the file: with the drive of the experiment, and with its measures.
+    /// The step gets the drive of the experiment and its measures.
     fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
         let place = format!("step {}", step.name);
         let arms = &step.arms;

@@ -1,5 +1,5 @@
-//! What the experiments' scripts read: generated data that is the same to the byte on every machine, or the user's
-//! own. It is generated once, into a folder of the cache that appears complete or not at all.
+//! What the scripts read: generated data that is the same to the byte on every machine, or the user's own. It is
+//! generated once, into a folder of the cache that appears complete or not at all.
 
 mod tarball;
 mod text;
@@ -69,7 +69,6 @@ impl Inputs {
         }
     }
 
-    /// Returns the generated input, from the cache if it is there.
     fn made(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
         let (key, variable, value, description) = described(input, self.seed);
         let folder = self.cache.join(&key);
@@ -151,7 +150,6 @@ fn stamp(key: &str, size: u64) -> String {
     format!("{key} {size}\n")
 }
 
-/// Whether the folder is complete.
 fn is_whole(folder: &Path, key: &str) -> bool {
     let size = fs::metadata(folder.join("linux.tar")).map_or(0, |file| file.len());
     fs::read_to_string(folder.join(STAMP)).is_ok_and(|text| text == stamp(key, size))

@@ -60,7 +60,6 @@ impl Buffer {
         }
     }
 
-    /// Removes the first `bytes` bytes.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
     }

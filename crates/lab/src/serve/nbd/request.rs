@@ -52,7 +52,6 @@ pub enum Kind {
     Trim,
 }
 
-/// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) cookie: u64,
@@ -65,7 +64,6 @@ pub(super) struct Header {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// A request for the drive.
     Request(Kind),
     /// To be answered with this error.
     Error(u32),

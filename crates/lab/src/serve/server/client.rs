@@ -74,7 +74,6 @@ impl NbdClient {
         }
     }
 
-    /// Submits all complete requests to the drive.
     pub(super) fn pump(
         &mut self,
         owner: u64,
@@ -150,8 +149,7 @@ fn errno_of(error: &MediaError) -> u32 {
 
 pub(super) struct VhostClient {
     pub(super) connection: Connection,
-    /// Copies of the descriptors that are waited for. The guest keeps its own open, so closing one does not end
-    /// the wait.
+    /// Copies of the descriptors in the poller. The guest keeps its own open, so closing one does not end the wait.
     kicks: Vec<OwnedFd>,
     requests: HashMap<u64, BlockRequest>,
     /// Requests taken from the rings but not yet submitted to the drive.
@@ -177,7 +175,6 @@ impl VhostClient {
         }
     }
 
-    /// Handles a message, or the kick of a queue.
     pub(super) fn read(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
         let (base, source) = (token & !0xff, token & 0xff);
         if source > 0 {
@@ -271,7 +268,6 @@ impl VhostClient {
     }
 }
 
-/// Returns the bytes of data that a request transfers.
 const fn data(request: &BlockRequest) -> u64 {
     match request.kind {
         vhost::Kind::Read | vhost::Kind::Write => request.length,
@@ -289,7 +285,6 @@ impl ControlClient {
         Self { stream, line: Vec::new() }
     }
 
-    /// Returns the commands that have arrived, one per line.
     pub(super) fn read(&mut self) -> Result<Vec<String>, Gone> {
         let mut bytes = [0; LONGEST_LINE];
         match self.stream.read(&mut bytes)? {
