@@ -101,7 +101,6 @@ impl Watcher {
         Ok(Self { bar, stop, what: what.to_owned(), first: None })
     }
 
-    /// Shows another activity from now on, with a bar of its own.
     pub(crate) fn enter(&mut self, what: &str) {
         if self.what != what {
             self.bar = Bar::new();

@@ -278,7 +278,6 @@ fn target(format: &Path) -> Result<Target, UsageError> {
     })
 }
 
-/// Counts the requests of traces, one after the other, and writes them to a file.
 fn converted(
     arguments: &TraceArguments,
     traces: &[Recording],
@@ -316,7 +315,6 @@ const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_reque
                      best_started_at_sectors,best_partial_units,best_touched_units,merged_written_units,\
                      merged_partial_units";
 
-/// Returns a line for each volume, operation and size of a unit.
 fn as_csv(counted: &Counted<'_>) -> String {
     let mut text = format!("{TRACE}\n");
     for (name, volume) in counted.account.volumes() {

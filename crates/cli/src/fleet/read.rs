@@ -115,8 +115,7 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<PathBuf>, Vec<Skipped>) {
     (inputs, skipped)
 }
 
-/// Reads every audit in a file, or standard input if it is `-`, and passes it to `take`. The error says why,
-/// and where in the file.
+/// Reads standard input if `path` is `-`. The error says why, and where in the file.
 pub(crate) fn read(path: &Path, mut take: impl FnMut(Document)) -> Result<(), String> {
     let reader = open(path).map_err(|error| format!("cannot open: {error}"))?;
     let left = Rc::new(Cell::new(MAX_AUDIT));
@@ -138,7 +137,6 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// Fails when more bytes are read than are left.
 struct Limited<R> {
     inner: R,
     left: Rc<Cell<u64>>,

@@ -73,14 +73,12 @@ fn is_form(word: &str, asked: &str) -> bool {
     word == asked || (stem.len() > 3 && word.starts_with(stem))
 }
 
-/// Returns the words that may stand for something, in their order.
 fn asked(words: &[String]) -> Vec<String> {
     let all = words.iter().flat_map(|word| word.split(|c: char| !c.is_alphanumeric()));
     let all = all.filter(|word| (2..=LONGEST_WORD).contains(&word.len())).map(str::to_lowercase);
     all.filter(|word| !COMMON.contains(&word.as_str())).take(MOST_WORDS).collect()
 }
 
-/// What a search finds.
 pub(crate) struct Search {
     /// What has the most of the words, the best first.
     pub(crate) found: Vec<&'static Found>,

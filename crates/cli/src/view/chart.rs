@@ -4,8 +4,7 @@
 
 pub mod svg;
 
-/// Returns the ticks of an axis from 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted`
-/// of them.
+/// From 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted` of them.
 pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     if most <= 0.0 || !most.is_finite() {
         return vec![0.0];

@@ -85,7 +85,6 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A status line, if stderr is a terminal.
 struct Line {
     limit: Option<Duration>,
     is_shown: bool,

@@ -102,7 +102,6 @@ impl Bar {
         self.shown.clone().or_else(|| self.value.map(rounded)).unwrap_or_default()
     }
 
-    /// Every value that has to be in the picture.
     fn values(&self) -> impl Iterator<Item = f64> {
         let (low, high) = self.interval.unzip();
         let values = [self.value, self.published, low, high].into_iter().flatten();
@@ -120,7 +119,6 @@ impl Chart {
         self.bars().all(|bar| bar.value.is_none())
     }
 
-    /// The series that have a bar, with their numbers.
     fn present(&self) -> Vec<(usize, &str)> {
         let has = |index: usize| {
             self.groups.iter().any(|group| group.bars.get(index).is_some_and(|bar| bar.value.is_some()))
@@ -223,7 +221,6 @@ impl Chart {
     }
 }
 
-/// Draws a bar that names itself, with its interval, its mark and its value.
 fn draw_bar(text: &mut String, axis: &Axis, floor: f64, top: f64, (bar, index, name): (&Bar, usize, &str)) {
     if let Some(value) = bar.value {
         let class = if bar.is_best { "best".to_owned() } else { colour(index) };
@@ -278,14 +275,12 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Wraps a label into lines that fit on a phone.
 fn lines(label: &str) -> Vec<String> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of letters")]
     let letters = ((NARROW - LEFT) / LETTER) as usize;
     textwrap::wrap(label, letters).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
-/// Formats a value with at most two decimals.
 fn rounded(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),

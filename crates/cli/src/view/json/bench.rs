@@ -140,7 +140,6 @@ pub(crate) struct PairRange {
     pub(crate) range: FirmwareRange,
 }
 
-/// A sweep and the conditions of its measurement.
 pub(crate) struct Bench<'a> {
     pub(crate) target: &'a Description,
     pub(crate) capacity: u64,

@@ -1,5 +1,4 @@
-//! The formats of other programs: SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of
-//! Prometheus.
+//! SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -107,7 +107,6 @@ fn describe(considered: &Considered) -> String {
     format!("{name}{size} [{}]", considered.source)
 }
 
-/// Draws the disk before and after, to scale.
 fn pictures(plan: &Plan) -> String {
     let layout = |name, entries| Layout { name, size: plan.disk.size, partitions: spans(plan, entries) };
     drawn(&[layout("before", &plan.before), layout("after", &plan.table.partitions)])
@@ -124,7 +123,6 @@ struct Layout {
     partitions: Vec<(u32, Span)>,
 }
 
-/// Draws layouts below each other on the same scale.
 fn drawn(layouts: &[Layout]) -> String {
     let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
     let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
@@ -183,7 +181,6 @@ fn table(plan: &Plan) -> String {
     narrowed(header, &rows, 5, &tree::DISPENSABLE, 0, output::fits)
 }
 
-/// Explains why each partition is where it is.
 fn explanation(plan: &Plan) -> String {
     let mut text = String::new();
     let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
@@ -250,7 +247,6 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
     text
 }
 
-/// Says what refers to a partition's old place, and what is done about it.
 fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
@@ -365,7 +361,6 @@ fn picture(copy: &Copy) -> String {
     drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }])
 }
 
-/// Says what refers to a partition's old place, and what is to be done about it on the new disk.
 fn words_of_copy(reference: &Reference) -> String {
     let reinstall = "it holds GRUB's core image, and the boot code lists the image's sectors; reinstall GRUB \
                      on the new disk";
