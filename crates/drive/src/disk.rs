@@ -79,7 +79,6 @@ struct Rules {
 }
 
 impl Rules {
-    /// The first physical sector of the bytes from `start` to `end`, and the one after the last.
     fn sectors(&self, start: u64, end: u64) -> (u64, u64) {
         (start >> self.shift, ((end - 1) >> self.shift) + 1)
     }
@@ -145,9 +144,7 @@ enum Work {
     },
     Write,
     Log,
-    /// A write of partial sectors to their log.
     Partial,
-    /// The read of parts to be put in place.
     Fetch,
     /// The read and the write of a sector whose parts are put in place, or of its band.
     PutInPlace {
@@ -160,7 +157,6 @@ enum Work {
 enum Took {
     /// Sectors in place, to the last of which the heads are near.
     InPlace,
-    /// Sectors in place, and parts of them from the log.
     Both,
     /// Parts from the log alone.
     Logged,

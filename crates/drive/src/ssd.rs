@@ -68,7 +68,6 @@ pub(crate) struct Ssd {
     mapping: Mapping,
     blocks: Blocks,
     groups: Groups,
-    /// Scratch space for the units of a new group.
     units: Vec<Option<Unit>>,
     collector: Collector,
     nand: Nand,
@@ -123,7 +122,6 @@ impl Ssd {
         self.host.outstanding()
     }
 
-    /// Bytes of the units in the buffer, including those being programmed.
     pub(crate) fn buffered_bytes(&self) -> u64 {
         u64::from(self.buffer.used) << self.layout.unit_shift
     }

@@ -22,9 +22,7 @@ const KEPT_SECTORS: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) end: u64,
-    /// When its oldest byte arrived.
     pub(super) born: Time,
-    /// When its newest byte arrived.
     pub(super) touched: Time,
     /// The physical sectors at its edges that have been read, or `NONE`.
     pub(super) known: [u64; 2],
@@ -34,7 +32,6 @@ pub(super) struct Extent {
     pub(super) streamed: bool,
     /// Whether it is one of a series at regular intervals.
     pub(super) regular: bool,
-    /// Whether all of it is in the media cache.
     pub(super) logged: bool,
     /// Where its next operation begins.
     pub(super) place: Position,
@@ -110,7 +107,6 @@ impl WriteBuffer {
         usize::from(both.is_some_and(|((_, left), (&right, _))| (left.end - 1) >> shift == right >> shift))
     }
 
-    /// Inserts an extent that touches no other.
     fn put(&mut self, start: u64, extent: Extent) {
         self.bytes += extent.end - start;
         self.kept += self.kept_of(start, &extent);
@@ -430,7 +426,7 @@ impl WriteBuffer {
     }
 }
 
-/// The data that one operation writes, in one pass over whole physical sectors.
+/// In one pass over whole physical sectors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     pub(super) spans: Vec<(u64, u64)>,

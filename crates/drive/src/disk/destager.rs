@@ -30,7 +30,6 @@ impl Destager {
         buffer.entries() * 4 >= self.cache.extents * 3
     }
 
-    /// Whether the buffer is so full that it must be emptied whatever other work is waiting.
     pub(super) fn is_pressed(&self, buffer: &WriteBuffer) -> bool {
         self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.size.get() / 4
     }

@@ -68,7 +68,6 @@ pub struct Geometry {
 struct Moved {
     first: u64,
     count: u64,
-    /// The position of the first replacement.
     at: u64,
 }
 
@@ -254,7 +253,6 @@ impl Geometry {
         }
     }
 
-    /// The first address at or after a position.
     fn address(&self, at: u64) -> u64 {
         let Some(index) = self.runs.partition_point(|run| run.at <= at).checked_sub(1) else {
             return if self.runs.is_empty() { at } else { 0 };

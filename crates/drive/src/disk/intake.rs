@@ -17,7 +17,6 @@ pub(super) struct Write {
     pub(super) enters: Time,
     /// Whether the host waits for the medium.
     pub(super) durable: bool,
-    /// Whether it is one of a series at regular intervals.
     pub(super) regular: bool,
     /// From the end of the write until the host receives the completion.
     pub(super) status: Nanos,
@@ -28,7 +27,6 @@ pub(super) struct Intake {
     pub(super) waiting: VecDeque<Write>,
     /// When the first of them can enter; [`Time::NEVER`] if it waits for room.
     pub(super) entry: Time,
-    /// When the data of the last admitted write had arrived.
     pub(super) arrived: Time,
     /// Writes in the buffer for which the host waits for the medium.
     pub(super) through: Vec<Write>,
@@ -64,12 +62,10 @@ impl Intake {
         self.arrived
     }
 
-    /// Whether a write's data has arrived but the buffer has no room for it.
     pub(super) fn waits_for_room(&self) -> bool {
         !self.waiting.is_empty() && self.entry == Time::NEVER
     }
 
-    /// The first write, if it has waited for room since before `time`.
     pub(super) fn waits_since(&self, time: Time) -> bool {
         self.waiting.front().is_some_and(|write| write.arrived < time)
     }

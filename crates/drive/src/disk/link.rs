@@ -40,11 +40,9 @@ impl Supply {
     }
 }
 
-/// What the mechanism must wait for when it writes the data of the most recent write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coming {
     pub(super) moves: Time,
-    /// When the heads reach the track.
     pub(super) lands: Time,
     pub(super) supply: Option<Supply>,
 }
@@ -59,7 +57,6 @@ struct WriteTerms {
     status: Nanos,
 }
 
-/// The link, and the controller's time for each command.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     interface: Interface,

@@ -52,7 +52,6 @@ pub(super) struct Mechanism {
     ended: Time,
     /// When the last pass began, after the seek and the rotational wait.
     pub(super) began: Time,
-    /// How long the last pass waited for its first sector to come round.
     waited: Nanos,
     stay: Stay,
     /// The parts in which the last pass read, each with the time at which its first sector had been read.
@@ -107,7 +106,6 @@ impl Mechanism {
         (travel, self.wait(at + travel, place))
     }
 
-    /// Whether `place` may lie within `reach` tracks.
     #[inline]
     pub(super) fn is_near(&self, place: &Position, reach: u32) -> bool {
         self.track.0.abs_diff(place.cylinder) <= reach
@@ -232,7 +230,6 @@ impl Mechanism {
         (at, sector)
     }
 
-    /// The number of sectors from `next` to the end of its track that pass in `time`.
     pub(super) fn passing(&self, next: u64, time: Nanos) -> u64 {
         let place = self.place(next);
         self.sectors_within(&place, time).min(place.left.into())

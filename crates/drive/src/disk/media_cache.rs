@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct MediaCache {
     first: u64,
     sectors: u64,
-    /// The sector within the area that follows the newest entry.
     next: u64,
     /// The entries, from the oldest live one on.
     entries: VecDeque<Entry>,
@@ -60,7 +59,6 @@ impl MediaCache {
         Some(self.first + from)
     }
 
-    /// The sector within the area at which `sectors` consecutive ones can be written.
     fn room(&self, sectors: u64) -> Option<u64> {
         // Free: from the end of the newest entry to the end of the area, or to the oldest entry if that lies ahead.
         let (limit, front) = match self.entries.front() {
@@ -75,7 +73,6 @@ impl MediaCache {
         self.live.is_empty()
     }
 
-    /// Whether three quarters of the area are taken.
     pub(super) fn is_nearly_full(&self) -> bool {
         let Some(oldest) = self.entries.front() else { return false };
         let free = if self.next > oldest.from {

@@ -27,11 +27,9 @@ struct Best {
     reach: u32,
 }
 
-/// When and why to look again at an extent that was passed over.
 #[derive(Clone, Copy, Debug)]
 struct Again {
     at: Time,
-    /// Whether an extent waits for the rest of a sector.
     rest: bool,
 }
 
@@ -202,7 +200,6 @@ impl Disk {
         }
     }
 
-    /// Compares the extents, nearest addresses first.
     fn weigh_extents(&self, mut best: Best, patience: Patience) -> (Option<Choice>, Again) {
         let crowded = !self.intake.through.is_empty()
             || self.queue.has_flush()
@@ -333,7 +330,6 @@ impl Disk {
         self.link.is_measured() || self.intake.has_arrived(self.now)
     }
 
-    /// Where a write ends in one operation: at the end of the track, less a partial sector that stays behind.
     fn limit(&self, extent: &Extent, next: &Next) -> u64 {
         let track_end = ((next.from >> self.rules.shift) + u64::from(next.place.left)) << self.rules.shift;
         if next.end < extent.end { track_end.min(next.end) } else { track_end }

@@ -23,7 +23,6 @@ use crate::disk::rest::Patience;
 use crate::disk::{Busy, Disk, Read, Took, Work};
 use crate::drive::MediaEvent;
 
-/// The largest number of parts that one pass writes.
 const BATCH: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -33,7 +32,6 @@ pub(super) struct PartialLog {
     /// Sectors whose parts have been read from the log and are to be put in place, by address.
     moving: VecDeque<u64>,
     band: Option<u64>,
-    /// The sector after the last write in place.
     follows: u64,
 }
 
@@ -50,7 +48,6 @@ impl PartialLog {
 pub(super) struct Fragments {
     /// Runs of sectors in the log: the first, and how many.
     runs: Vec<(u64, u64)>,
-    /// Whether all of the data is in the log.
     all: bool,
 }
 
@@ -94,7 +91,6 @@ impl Disk {
         true
     }
 
-    /// Adds the parts of an extent that lie in partial sectors and do not wait for their rest.
     fn partial_spans(&self, start: u64, extent: &Extent, patience: Patience, spans: &mut Vec<(u64, u64)>) {
         let Some(next) = self.next_of(start, extent, patience) else { return };
         if let Some(end) = self.band_end(next.from >> self.rules.shift) {

@@ -21,7 +21,6 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     id: RequestId,
-    /// Whether its completion is on its way.
     over: bool,
 }
 
@@ -79,7 +78,6 @@ impl Queue {
         self.flush = Some(Flush { id, over: false });
     }
 
-    /// The flush that completes because everything is durable, if one is in progress.
     pub(super) fn end_flush(&mut self) -> Option<RequestId> {
         let flush = self.flush.as_mut()?;
         flush.over = true;

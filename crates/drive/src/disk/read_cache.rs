@@ -201,7 +201,6 @@ impl ReadCache {
         }
     }
 
-    /// Extends a segment by the `count` sectors before its first, as far as it has room.
     pub(super) fn extend_back(&mut self, index: usize, count: u64) {
         let segment = &mut self.segments[index];
         segment.start = (segment.start - count.min(segment.start)).max(segment.end.saturating_sub(self.size));
@@ -213,7 +212,6 @@ impl ReadCache {
         segment.start = segment.start.max(segment.end.saturating_sub(self.size));
     }
 
-    /// Drops every sector from `start` to `end`, which have been written.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         for segment in &mut self.segments {
             if segment.start < end && start < segment.end {

@@ -13,9 +13,7 @@ use crate::disk::geometry::Position;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// For a rest that is likely to come.
     Likely,
-    /// Only for a rest that is known to come.
     Known,
     None,
 }

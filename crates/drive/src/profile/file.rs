@@ -333,7 +333,6 @@ impl Check<'_> {
         })
     }
 
-    /// The sectors of a band, if the tracks are shingled.
     fn band(&self, rmw: &RmwFile, physical: u64) -> Result<Option<u64>, ProfileError> {
         let Some(band) = rmw.band_bytes else { return Ok(None) };
         if rmw.policy != RmwPolicy::Logged {

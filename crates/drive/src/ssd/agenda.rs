@@ -13,13 +13,11 @@ pub(super) enum Lane {
     Erase,
     /// A channel has transferred a page, or a part of one.
     Channel,
-    /// A die has read a page into its register.
     Sense,
     /// A piece of a write has crossed the link.
     Link,
     /// The controller has decoded a write, a flush or a discard.
     WriteReady,
-    /// The controller has decoded a read.
     ReadReady,
     /// The oldest data in the buffer may be due for writing back.
     Age,
@@ -41,7 +39,6 @@ const LANES: [Lane; 9] = [
 const LANE_BITS: u32 = 4;
 /// The last representable moment, 36 years after power-on; events after it never happen.
 const LATEST: u64 = (u64::MAX >> LANE_BITS) - 1;
-/// The key of an empty lane.
 const EMPTY: u64 = u64::MAX;
 
 /// Each event has a time and the number of a command, a die or a channel, depending on the lane.

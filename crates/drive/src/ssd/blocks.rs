@@ -28,9 +28,7 @@ enum State {
 
 #[derive(Clone, Debug)]
 enum Reverse {
-    /// Nothing has ever been written to the superblock.
     Empty,
-    /// Consecutive units, beginning with this one.
     InOrder(Unit),
     /// The unit of each slot; `None` if its contents are stale.
     Table(Box<[Option<Unit>]>),

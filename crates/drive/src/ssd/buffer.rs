@@ -12,7 +12,6 @@ use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 pub(super) enum Stage {
     /// Not whole; waits for the host to write the rest of the unit.
     Partial,
-    /// The rest of the unit is being read from flash.
     Reading,
     /// Whole; waits to be programmed.
     Ready,
@@ -27,15 +26,12 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     /// Whether a command waits for it to be durable.
     pub(super) urgent: bool,
-    /// The number of sectors that the host has written.
     covered: u32,
     pub(super) reads: u32,
-    /// When it entered its list.
     since: u64,
     /// The neighbours in the list of its stage.
     previous: Option<EntryIndex>,
     next: Option<EntryIndex>,
-    /// The next entry in the same bucket of the index.
     chain: Option<EntryIndex>,
     pub(super) waiters: Vec<u32>,
 }
@@ -53,7 +49,6 @@ pub(super) struct Buffer {
     /// Units for which there is unreserved room.
     pub(super) room: u32,
     entries: Vec<Entry>,
-    /// One bit per sector of each entry: whether the host has written it.
     bits: Vec<u64>,
     words: usize,
     unused: Vec<EntryIndex>,
@@ -61,7 +56,6 @@ pub(super) struct Buffer {
     bucket_shift: u32,
     partial: List,
     ready: List,
-    /// Ready units that a command waits for.
     pub(super) urgent_ready: u32,
     pub(super) reading: u32,
     held: u32,

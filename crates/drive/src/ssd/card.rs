@@ -22,7 +22,6 @@ struct Open {
     superblock: u64,
     /// Which of its units are in the new superblock.
     moved: Vec<bool>,
-    /// Units programmed there.
     programmed: u32,
 }
 
@@ -35,7 +34,6 @@ pub(crate) struct Card {
     /// The open superblocks; the one written last is last.
     open: Vec<Open>,
     waiting: VecDeque<Request>,
-    /// The command in progress, and when it ends.
     current: Option<(Request, Time)>,
     pub(crate) record: Record,
 }
@@ -119,7 +117,6 @@ impl Card {
         transfer_time(self.layout.unit_bytes(), self.timing.channel_nanos_per_mib).get()
     }
 
-    /// The time to read the units from byte `start` to byte `end`.
     fn read(&mut self, start: u64, end: u64) -> u64 {
         let units = ((end - 1) >> self.layout.unit_shift) + 1 - (start >> self.layout.unit_shift);
         self.record.counters.media_read_bytes += units << self.layout.unit_shift;

@@ -29,9 +29,7 @@ struct Filling {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Victim {
-    /// Moved units that are not yet durable.
     moving: u32,
-    /// Whether no valid unit is left in it.
     emptied: bool,
     blocks: u32,
 }
@@ -51,10 +49,8 @@ pub(super) struct Collector {
     filling: Option<Filling>,
     units: Vec<Option<Unit>>,
     victims: Vec<Victim>,
-    /// Victims emptied, but not yet erased.
     emptied: usize,
     erasing: usize,
-    /// Whether the host wanted a superblock and got none.
     host_blocked: bool,
     /// Whether the host got no group, for lack of a superblock or to stay in step.
     host_waits: bool,

@@ -43,7 +43,6 @@ impl Groups {
         index
     }
 
-    /// Records that `count` units of a group come from the victim.
     pub(super) fn add_moved(&mut self, group: u32, victim: Superblock, count: u32) {
         let victims = &mut self.groups[group as usize].victims;
         match victims.last_mut().filter(|last| last.0 == victim) {
@@ -131,7 +130,6 @@ impl Ssd {
         }
     }
 
-    /// Starts the age timer if it is not running: the buffer holds data.
     pub(super) fn watch_age(&mut self) {
         if !self.age_timer {
             self.age_timer = true;
@@ -157,7 +155,6 @@ impl Ssd {
         since.saturating_add(self.destage_after) <= self.now
     }
 
-    /// Whether a write waits for room and nothing in progress will make any.
     fn is_stuck(&self) -> bool {
         self.host.is_short_of_room() && self.groups.in_flight(Stream::Host) == 0
     }

@@ -58,7 +58,6 @@ pub(super) struct Host {
     flush: Option<u32>,
     controller_free: u64,
     link_free: u64,
-    /// The pieces on the link, in order.
     pieces: VecDeque<Piece>,
     /// Writes that have not sent all of their data, in order.
     writers: VecDeque<u32>,
@@ -94,7 +93,6 @@ impl Host {
         !self.writers.is_empty()
     }
 
-    /// Sends bytes over the link as soon as it is free; returns when they have arrived.
     fn send(&mut self, bytes: u64, now: u64) -> u64 {
         self.link_free = self.link_free.max(now).saturating_add(self.interface.transfer(bytes).get());
         self.link_free
@@ -197,7 +195,6 @@ impl Ssd {
         }
     }
 
-    /// Starts the transfer of write data for which there is room.
     pub(super) fn feed(&mut self) {
         let piece = PIECE_BYTES.max(self.layout.unit_bytes());
         while let Some(&index) = self.host.writers.front() {
@@ -421,7 +418,6 @@ impl Ssd {
         }
     }
 
-    /// Whether the command must wait for units that are being read or programmed.
     fn await_busy(&mut self, index: u32, first: u32, after: u32) -> bool {
         let mut waits = 0;
         for entry in self.buffered(first, after) {
@@ -461,7 +457,6 @@ impl Ssd {
 struct PageRead {
     superblock: Superblock,
     page: u32,
-    /// Bytes for the host.
     bytes: u32,
     /// Bytes over the channel.
     carried: u32,

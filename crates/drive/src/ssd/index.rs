@@ -62,7 +62,6 @@ index! {
 place! { Unit Superblock Die EntryIndex }
 
 impl Slot {
-    /// The slot `count` places further on, in the same superblock.
     #[inline]
     pub(super) const fn after(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))

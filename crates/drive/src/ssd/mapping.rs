@@ -16,7 +16,6 @@ type Chunk = Box<[Option<Slot>]>;
 pub(super) struct Mapping {
     chunks: Vec<Option<Chunk>>,
     layout: Layout,
-    /// Whether an untouched chunk stands for units written in order.
     in_order: bool,
 }
 

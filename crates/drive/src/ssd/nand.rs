@@ -18,18 +18,15 @@ pub(super) enum Work {
         command: u32,
         bytes: u32,
     },
-    /// Reads the rest of a unit of which the buffer holds a part.
     UnitRead {
         entry: EntryIndex,
     },
-    /// Reads units that garbage collection moves.
     CollectRead {
         read: u32,
     },
     Program {
         group: u32,
     },
-    /// Erases this die's block of a superblock.
     Erase {
         superblock: Superblock,
     },
