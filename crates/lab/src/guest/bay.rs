@@ -119,7 +119,6 @@ impl Bay {
         Ok(self.answer(at, raised))
     }
 
-    /// Advances to `at`: completions that are due are delivered.
     pub(crate) fn advance(&mut self, at: Time) -> Result<Answer, GuestError> {
         let at = self.cut_at.map_or(at, |cut| cut.min(at));
         let mut raised = false;
@@ -219,7 +218,6 @@ impl Bay {
 }
 
 impl Slot {
-    /// Advances the drive to `at`, and gives the guest the completions that are ready by then.
     fn advance(&mut self, at: Time, scratch: &mut Scratch) -> Result<(), GuestError> {
         let drive = self.drive;
         let failed = |source: std::io::Error| GuestError::contents(drive, source);

@@ -23,21 +23,17 @@ const MOST_KEPT: usize = 4 << 20;
 
 pub(crate) struct Guest {
     child: Child,
-    /// The script's standard error.
     errors: Option<PipeReader>,
     ended: Option<ExitStatus>,
 }
 
-/// What differs between guests in virtual time and in the host's.
 pub(crate) struct More<'a> {
     pub(crate) library: &'static Library,
     pub(crate) arguments: &'a [&'a str],
     pub(crate) environment: &'a [(&'a str, String)],
-    /// Files of the host that it may write.
     pub(crate) files: &'a [PathBuf],
 }
 
-/// What is left of a guest's streams, and how its kernel ended.
 pub(crate) struct Heard {
     /// The output that was kept: standard output followed by standard error.
     pub(crate) output: String,
@@ -163,7 +159,6 @@ impl Guest {
         }
     }
 
-    /// Ends all processes of the guest, and waits until its kernel has ended.
     fn end(&mut self) {
         if self.ended.is_some() {
             return;

@@ -46,7 +46,7 @@ pub(crate) struct Writable {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// The error returned when this machine has no means to confine a guest.
+/// Where this machine has no means to confine a guest.
 pub(crate) const NOTHING: i32 = libc::ENOTSUP;
 
 pub(crate) struct Confinement {

@@ -26,7 +26,7 @@ const TEMPORARY: &[u8] = b"none /tmp tmpfs size=90%\n";
 /// The modification time of the folder's files that the guest sees: 2023-11-14.
 const AGE: Duration = Duration::from_secs(1_700_000_000);
 
-/// In bytes.
+/// Of a file that a guest leaves, in bytes.
 const MOST_LEFT: u64 = 16 << 20;
 
 pub(crate) const CLOCK: &str = "clock";
@@ -175,7 +175,6 @@ fn folders(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     table
 }
 
-/// Returns what `init` needs to know, as bash assignments.
 fn description(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     let Setup { task, partitions, .. } = setup;
     let letters: Vec<String> = (0..partitions.len()).map(|index| letter(index).to_string()).collect();
@@ -212,7 +211,6 @@ fn letter(index: usize) -> char {
     u8::try_from(index).map_or('z', |index| char::from(b'a' + index.min(25)))
 }
 
-/// Returns `text` as one word for the shell.
 fn quoted(text: &OsStr) -> Vec<u8> {
     let mut word = vec![b'\''];
     for byte in text.as_bytes() {

@@ -111,7 +111,6 @@ const KNOWN: [(&str, &str, &str); 7] = [
 ];
 
 const PANIC: &str = "Kernel panic - not syncing: ";
-/// The number of console lines that an error shows.
 const LAST_LINES: usize = 4;
 
 /// Explains why the guest ended before its script, from the way its kernel ended and from its console.

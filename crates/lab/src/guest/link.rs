@@ -68,7 +68,6 @@ fn spent(report: [u64; 12]) -> Spent {
     }
 }
 
-/// Reads numbers; `None` where the stream ended before the last.
 fn numbers<const N: usize>(stream: &mut UnixStream) -> io::Result<Option<[u64; N]>> {
     let mut bytes = [[0; 8]; N];
     match stream.read_exact(bytes.as_flattened_mut()) {

@@ -18,7 +18,6 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct RunFolder {
     folder: TempDir,
-    /// Held as long as the folder exists.
     _lock: File,
 }
 

@@ -86,7 +86,6 @@ impl Hazard {
     }
 }
 
-/// Makes the store hold what is on the medium if the power fails now.
 pub(crate) fn apply(
     store: &mut Store,
     unsettled: &mut Unsettled,
@@ -132,7 +131,6 @@ fn toss(random: &mut SplitMix64) -> Fate {
 }
 
 struct Torn {
-    /// The physical sector under the head.
     sector: u64,
     /// Whether the operation writes that sector. It may also be nearly over, or only reading.
     is_inside: bool,

@@ -64,7 +64,6 @@ pub struct Served {
     volatile: bool,
     /// In bytes. A unit that is only partly discarded keeps its contents.
     discard_unit: u64,
-    /// What a power cut would undo, if one may come.
     unsettled: Option<Unsettled>,
     planned: Option<Cut>,
     taken: u64,

@@ -32,7 +32,6 @@ enum OnItsWay {
     Earlier(Contents),
 }
 
-/// What a power cut leaves of a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Old,

@@ -283,7 +283,6 @@ pub fn own(profile: &Profile) -> Option<RmwPolicy> {
     Policies::of(profile).map(|policies| policies.own)
 }
 
-/// Returns the ratio for each policy of a band, or for the drive's own.
 fn ratios(
     own: Option<RmwPolicy>,
     ours: Option<f64>,

@@ -97,7 +97,6 @@ impl Drop for SocketFile {
 }
 
 impl Endpoint {
-    /// Listens on the address, in non-blocking mode.
     pub(crate) fn listen(&self, allow_remote: bool) -> Result<Listener, EndpointError> {
         let failed = |source: io::Error| EndpointError::Failed { endpoint: self.to_string(), source };
         match self {

@@ -58,9 +58,7 @@ pub(crate) struct Job {
     pub(crate) owner: u64,
     pub(crate) tag: u64,
     pub(crate) operation: Operation,
-    /// First byte; zero for a flush.
     pub(crate) offset: u64,
-    /// Number of bytes; zero for a flush.
     pub(crate) length: u64,
 }
 
@@ -110,7 +108,6 @@ impl Engine {
         }
     }
 
-    /// Returns the number of jobs that have not ended.
     pub(crate) fn outstanding(&self) -> usize {
         self.jobs.len() + self.unfinished.len()
     }
@@ -170,7 +167,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Advances the drive's time until no job is outstanding.
     fn run(&mut self) -> io::Result<()> {
         for _ in 0..MOST_EVENTS {
             if self.served.outstanding() == 0 {
@@ -185,7 +181,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Records that these completions have been sent now.
     pub(crate) fn sent(&mut self, finished: &[Finished]) {
         let Some(clock) = &self.clock else { return };
         let now = clock.now();

@@ -23,7 +23,6 @@ use crate::vhost::{Connection, Offer};
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient, export};
 use poller::{Event, Poller, Signals};
 
-/// The interval between reports.
 const TICK: Duration = Duration::from_secs(1);
 /// Without delay, how long to poll for the next request before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
@@ -150,7 +149,6 @@ pub struct Server {
     started: Instant,
     totals: Totals,
     no_delay: bool,
-    /// Whether a reply was sent since the last wait.
     busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
@@ -159,7 +157,6 @@ pub struct Server {
 
 #[derive(Default)]
 struct Turn {
-    /// Clients with events that have not been handled yet.
     touched: Vec<u64>,
     /// Clients to serve again, after all others.
     again: Vec<u64>,

@@ -368,10 +368,8 @@ fn refused(message: &str, reason: &str) -> VhostError {
 #[derive(Clone, Copy, Debug)]
 struct Region {
     user: u64,
-    /// Its address in the guest.
     guest: u64,
     length: u64,
-    /// Its offset in its file.
     offset: u64,
 }
 

@@ -61,7 +61,6 @@ struct Buffer {
 }
 
 pub(crate) enum Taken {
-    /// The drive must carry it out.
     Request(BlockRequest),
     /// It is answered already: return the chain, with this number of bytes written to it.
     Answered(u32),

@@ -19,7 +19,6 @@ pub(crate) struct Ring {
     pub(crate) kick: Option<OwnedFd>,
     /// Interrupts the guest. A pipe if the guest is User-Mode Linux.
     pub(crate) call: Option<OwnedFd>,
-    /// Whether there are completions that the guest has not been interrupted for.
     owes_signal: bool,
 }
 
@@ -70,7 +69,6 @@ impl Ring {
         Ok(())
     }
 
-    /// Interrupts the guest if an interrupt is due. Returns whether it was.
     pub(crate) fn signal(&mut self) -> Result<bool, VhostError> {
         if !std::mem::take(&mut self.owes_signal) {
             return Ok(false);

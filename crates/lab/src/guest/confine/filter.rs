@@ -10,10 +10,8 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-/// The bit in the numbers of x32's calls.
 const X32: libc::c_long = 0x4000_0000;
 
-/// Set-user-ID and set-group-ID.
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
 /// Of mknod's file types, only devices have this bit. Symbolic links have it too, but mknod does not create them.
 const DEVICE: u64 = 0o020_000;

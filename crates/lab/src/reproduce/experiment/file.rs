@@ -105,7 +105,6 @@ impl Check<'_> {
         if is_so { Ok(()) } else { Err(self.impossible(place, reason)) }
     }
 
-    /// Checks a published figure and the ends of its range, if it has any.
     pub(super) fn range(
         &self,
         place: &str,
@@ -134,7 +133,6 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The step gets the drive of the experiment and its measures.
     fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
         let place = format!("step {}", step.name);
         let arms = &step.arms;

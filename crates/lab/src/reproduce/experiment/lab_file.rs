@@ -22,7 +22,6 @@ const MEMBERS: std::ops::RangeInclusive<usize> = 1..=8;
 /// A partition begins at 16 TiB at most.
 const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
 const MOST_FILES: u32 = 2_000_000;
-/// The largest input generated, in MiB.
 const MOST_MEBIBYTES: u32 = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -122,7 +121,6 @@ pub(super) fn steps(
     Ok(steps)
 }
 
-/// Returns the text of a shipped script by name, or of a file beside the experiment's file.
 fn script(
     check: &Check<'_>,
     place: &str,

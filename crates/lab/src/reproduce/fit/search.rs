@@ -16,7 +16,6 @@ use crate::reproduce::float;
 pub(super) const MARGIN: f64 = 0.03;
 /// Smaller differences between values are not searched.
 const RESOLUTION: f64 = 0.01;
-/// Most points of the grid, over all knobs.
 const GRID: usize = 64;
 /// Best points of the grid from which the refinement starts.
 const STARTS: usize = 3;
@@ -32,7 +31,6 @@ pub(super) struct Found {
 /// The position of each knob between its bounds, 0 to 1 on a logarithmic scale.
 type Point = Vec<f64>;
 
-/// Returns the worst error with these values; infinite if it exceeds the given bound.
 type Worst<'a> = dyn Fn(&[f64], f64) -> f64 + Sync + 'a;
 
 struct Search<'a> {

@@ -326,7 +326,6 @@ fn of_arm(
     (!wanted.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
 }
 
-/// Returns the published statistic of the variants' ratios, beside ours.
 fn of_ratios(
     step: &LabStep,
     figures: &[Figure],

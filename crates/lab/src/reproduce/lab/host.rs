@@ -32,7 +32,6 @@ pub struct Host<'a> {
     device: PathBuf,
     sector: u64,
     stop: &'a AtomicBool,
-    /// Held by the running job.
     turn: Mutex<()>,
     /// The device, locked. Not opened with O_EXCL, which would prevent creating and mounting its partitions.
     _claimed: (File, Claim),
@@ -98,7 +97,6 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Opens and locks the device, unless it or a partition of it is in use.
 fn claim(path: &Path) -> Result<(File, Claim), LabError> {
     let in_use = |by: String| LabError::InUse { path: path.to_owned(), by };
     let open = |flags: OFlags| {
@@ -123,7 +121,6 @@ fn claim(path: &Path) -> Result<(File, Claim), LabError> {
 }
 
 impl LabError {
-    /// Returns a converter for I/O errors about `path`.
     fn on(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let doing = path.display().to_string();
         move |source| Self::Io { doing, source }

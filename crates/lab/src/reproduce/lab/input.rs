@@ -17,7 +17,6 @@ use crate::reproduce::experiment::Input;
 const VERSION: u32 = 1;
 /// File in each folder that says what the folder holds; written last.
 const STAMP: &str = "stamp";
-/// Prefix of the name of a folder that is still being written.
 const UNFINISHED: &str = ".making-";
 
 /// Where inputs come from.
@@ -108,7 +107,6 @@ impl Inputs {
         fs::write(into.join(STAMP), stamp(key, size))
     }
 
-    /// Removes what killed processes have left.
     fn sweep(&self) {
         for entry in fs::read_dir(&self.cache).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -122,7 +120,6 @@ impl Inputs {
     }
 }
 
-/// Returns the folder's name, the script's variable, its value, and a description.
 fn described(input: &Input, seed: u64) -> (String, &'static str, &'static str, String) {
     match input {
         Input::Tarball { mebibytes, files, folders } => (

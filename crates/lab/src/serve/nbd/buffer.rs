@@ -37,7 +37,6 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Records that `bytes` bytes of the room were filled.
     pub(super) fn extend(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
@@ -64,7 +63,6 @@ impl Buffer {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// Removes and returns the first `bytes` bytes, if there are as many.
     pub(super) fn take(&mut self, bytes: usize) -> Option<&[u8]> {
         let start = self.start;
         if self.len() < bytes {

@@ -62,11 +62,9 @@ pub enum Violation {
 pub(super) enum Stage {
     /// The greeting is sent; the client's flags come next.
     Flags,
-    /// Options come next.
     Options {
         no_zeroes: bool,
     },
-    /// Requests come next.
     Transmission,
     Ended,
 }

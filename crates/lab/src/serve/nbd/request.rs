@@ -57,7 +57,6 @@ pub(super) struct Header {
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) length: u32,
-    /// Bytes of data that follow the header.
     pub(super) payload: u32,
     pub(super) asked: Asked,
 }

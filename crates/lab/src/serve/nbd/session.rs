@@ -12,7 +12,6 @@ use crate::serve::nbd::negotiation::{self, Stage};
 use crate::serve::nbd::request::{Asked, Header, Kind, REQUEST_BYTES};
 use crate::serve::nbd::{Export, Violation};
 
-/// The most requests of one client at a time.
 const MOST_IN_FLIGHT: usize = 1024;
 /// The most bytes of replies to be sent to one client.
 const MOST_OWED: u64 = 64 << 20;
@@ -41,7 +40,6 @@ pub struct Wanted<'a> {
     pub data: &'a [u8],
 }
 
-/// A reply that is not yet in the output.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     cookie: u64,
@@ -49,7 +47,6 @@ struct Due {
     /// First byte of the data that remains to be sent.
     offset: u64,
     left: u32,
-    /// Whether its header is in the output.
     has_begun: bool,
 }
 

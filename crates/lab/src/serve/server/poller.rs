@@ -41,7 +41,6 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Waits for the source to become readable.
     pub(super) fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
     }
@@ -61,7 +60,6 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, source);
     }
 
-    /// Sets the timer; `None` stops it.
     pub(super) fn arm(&mut self, after: Option<Duration>) -> io::Result<()> {
         if after.is_none() && !self.armed {
             return Ok(());

@@ -70,7 +70,6 @@ impl Plan {
         if random.once_in(2) { random.index(len.div_ceil(10)) } else { random.index(len) }
     }
 
-    /// Writes the tarball; calls `done` with the share written.
     pub(crate) fn write(&self, out: &mut dyn Write, done: &mut dyn FnMut(f64)) -> io::Result<()> {
         let text = Text::new(self.seed);
         let mut builder = Builder::new(out);
@@ -113,7 +112,6 @@ impl Plan {
     }
 }
 
-/// Returns `part` as a share of `whole`, in thousandths.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     let thousandths = u32::try_from(u128::from(part) * 1000 / u128::from(whole.max(1))).unwrap_or(1000);
     f64::from(thousandths) / 1000.0

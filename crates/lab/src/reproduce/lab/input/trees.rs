@@ -74,7 +74,6 @@ impl Plan {
         Self { folders, files: planned, seed }
     }
 
-    /// Writes the trees `old` and `new` into a folder; calls `done` with the share written.
     pub(crate) fn write(&self, into: &Path, done: &mut dyn FnMut(f64)) -> io::Result<()> {
         let text = Text::new(self.seed);
         let whole = 2 * self.files.len() as u64;
