@@ -45,7 +45,6 @@ pub enum Reached {
     Steady,
 }
 
-/// What a target had done at one point of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     host: u64,

@@ -3,7 +3,6 @@
 //! congruential generator.
 
 const DEGREE: usize = 31;
-/// The distance between the two words that are added.
 const SEPARATION: usize = 3;
 /// Outputs per word that are discarded after seeding.
 const DISCARDED: usize = 10;

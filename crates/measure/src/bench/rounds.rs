@@ -22,7 +22,6 @@ const MOST_ROUNDS: usize = 400;
 
 const PILOT: u64 = 4;
 
-/// The most latencies that are kept of one turn.
 const KEPT: u64 = 1 << 16;
 
 /// The distance in bytes between places where a sequence may begin. No relevant boundary is larger.
@@ -235,7 +234,6 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// Draws the order of a round's turns.
     fn there_and_back(&mut self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.arms.len()).collect();
         self.random.shuffle(&mut order);

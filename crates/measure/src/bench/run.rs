@@ -101,7 +101,6 @@ struct Engine<'a> {
     slots: Vec<Slot>,
     free: Vec<usize>,
     submitted: u64,
-    /// Writes since the last fsync.
     unsynced: u64,
     stop: Option<Stop>,
     samples: Samples,
@@ -291,7 +290,6 @@ fn id(slot: usize) -> u64 {
 
 /// The most batches that are kept. At this number they are merged in pairs.
 const BATCHES: usize = 64;
-/// The fewest batches from which the spread is estimated.
 const FEWEST: usize = 8;
 
 /// The method of batch means: equal batches of requests hardly depend on each other, unlike single requests.

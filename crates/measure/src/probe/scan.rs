@@ -151,7 +151,6 @@ impl PhaseScan {
     }
 }
 
-/// Measures the four kinds of writes until they differ, or cannot be distinguished.
 pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) -> Step<Contrast> {
     let size = unit.size().get();
     session.tell(&format!("testing {size} bytes from byte {}", unit.phase().get()));

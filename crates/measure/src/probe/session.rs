@@ -45,7 +45,6 @@ pub(crate) struct Session<'a> {
     began: Time,
     pub(crate) written: u64,
     pub(crate) requests: u64,
-    /// The runs of whole slots: the first byte of each run, and its number of slots.
     runs: Vec<(u64, u64)>,
     window: Vec<u64>,
     /// The slots in use, in random order, and the index of the next one.
@@ -53,7 +52,6 @@ pub(crate) struct Session<'a> {
     next: usize,
     /// The next 128 KiB after these are prepared too.
     followed: Vec<u64>,
-    /// Every slot in use is prepared.
     prepared: bool,
 }
 
@@ -115,7 +113,6 @@ impl<'a> Session<'a> {
         self.followed.get(index).copied()
     }
 
-    /// Restricts the slots in use to `count` neighbours within the window, and prepares them.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
         let count = count.min(self.window.len());
         let first = self.random.below((self.window.len() - count) as u64 + 1);
@@ -252,7 +249,6 @@ impl<'a> Session<'a> {
         self.phase_within(unit, aligned, LARGEST_UNIT)
     }
 
-    /// As `phase`, but below `range`.
     pub(crate) fn phase_within(&mut self, unit: Boundary, aligned: bool, range: u64) -> u64 {
         let places = (0..range / self.logical).map(|index| index * self.logical);
         let fit: Vec<u64> =

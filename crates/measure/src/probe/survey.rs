@@ -22,11 +22,9 @@ pub(crate) const MECHANICAL: f64 = 0.0015;
 /// Seconds of single requests of each kind at random places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
-    /// Reads of one logical sector.
     pub(crate) read: Vec<f64>,
     /// Writes that may stay in the cache, each to an empty cache.
     pub(crate) plain: Vec<f64>,
-    /// Writes including the flush after them.
     pub(crate) flushed: Vec<f64>,
     pub(crate) fua: Vec<f64>,
 }
@@ -109,7 +107,7 @@ const COHERENT: f64 = 0.85;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Series {
-    /// Seconds per revolution, if a period was found.
+    /// Seconds per revolution.
     pub(crate) period: Option<f64>,
     /// How well the period fits, 0 to 1.
     pub(crate) coherence: f64,

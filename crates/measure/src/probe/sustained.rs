@@ -26,13 +26,11 @@ const WARMING: usize = 5;
 const AGREE: f64 = 1.2;
 /// Writes after which the cache is examined, one after another until it is full.
 const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
-/// Writes that are averaged while the cache fills.
 const CHUNK: usize = 16;
 /// Writes per series on flash: several times the several hundred units that it programs at a time.
 const BLOCK: usize = 1536;
 /// Writes after which a read is sent, if a drive keeps up with every write: it waits for the drive.
 const READ_EACH: usize = 8;
-/// Writes measured at the end of a series on a disk.
 const MEASURED: usize = 256;
 /// The ratio from which a series is slower. Two units or sector reads instead of one give 1.5 or 2.
 const SLOWER: f64 = 1.3;
@@ -90,7 +88,6 @@ enum Placing {
     Within,
     /// The write begins anywhere in a slot, and may continue into the next one.
     Wide,
-    /// The place is the middle of the write.
     Over,
 }
 
@@ -105,7 +102,6 @@ pub(crate) struct Search<'a, 'b> {
     /// Writes per series, and how many of them are skipped before measuring.
     length: usize,
     skipped: usize,
-    /// A flush ends each series.
     flushes: bool,
     /// The next place in sequence, and where its slot ends.
     next: u64,

@@ -57,7 +57,6 @@ fn unseen(path: &Path, source: impl Into<Box<dyn Error + Send + Sync>>) -> AreaE
     AreaError::Look { path: path.to_owned(), source: source.into() }
 }
 
-/// The gaps between the partitions of a disk, within the range that its table allows.
 pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
     let mut target = examine(opened)?;

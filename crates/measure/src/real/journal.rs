@@ -71,7 +71,6 @@ straddle_units::error_kind! {
 #[derive(Default)]
 pub(crate) struct Pending(Vec<(Span, Memory)>);
 
-/// Contents that a journal holds durably.
 pub(crate) struct Kept(Vec<(Span, Memory)>);
 
 impl Pending {

@@ -81,10 +81,8 @@ pub(crate) struct Opened {
     pub(crate) kind: Kind,
     pub(crate) id: FileId,
     pub(crate) size: u64,
-    /// The smallest unit that can be read, in bytes.
     pub(crate) sector: u64,
     pub(crate) io: Io,
-    /// Locks that last as long as this.
     _claim: Claim,
 }
 
@@ -161,7 +159,6 @@ impl Opened {
         Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io, _claim: claim })
     }
 
-    /// The current length of the file. The size of a device does not change.
     pub(crate) fn length(&self) -> u64 {
         match self.kind {
             Kind::Block => self.size,

@@ -68,7 +68,6 @@ fn unrestored(journal: &Path, is_running: bool) -> String {
 
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
-    /// From when on it may have written.
     since: SystemTime,
     noticed: SystemTime,
     seen: Seen,
@@ -80,7 +79,6 @@ pub(crate) struct Session {
     lookout: Lookout,
     disturbed: Option<Disturbance>,
     largest: u64,
-    /// The areas that may be prepared.
     areas: Vec<Span>,
     /// The holes in them, before anything was read or written.
     holes: Vec<Span>,

@@ -147,7 +147,6 @@ impl Real {
             })
     }
 
-    /// Returns the parts of `span` that are kept and were read as zeroes.
     pub(crate) fn zeroes(&self, span: Span) -> Vec<Span> {
         let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
         let part = |(area, piece): (&Span, &Memory)| {
@@ -208,7 +207,6 @@ impl Real {
         pending.read(&self.opened, span, &self.areas)
     }
 
-    /// Allows writes where a journal holds the contents.
     pub(crate) fn admit(&mut self, kept: Kept) -> Result<(), RealError> {
         let (true, Engine::Serial(serial)) = (self.kept, &mut self.engine) else {
             return Err(RealError::Depth);
@@ -228,7 +226,6 @@ impl Real {
         }
     }
 
-    /// Checks that a write does not grow the file.
     fn check_end(&self, request: &Request) -> io::Result<()> {
         if !self.opened.is_whole() {
             return Err(io::Error::other("the file has been truncated, so a write would extend it"));
@@ -414,7 +411,6 @@ pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Spa
     }
 }
 
-/// Appends a span, joined to the last one if they are adjacent.
 pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
     let (from, length) = match spans.last() {
         Some(last) if last.end().get() == start => (last.start().get(), last.len().get() + length),
@@ -454,7 +450,6 @@ impl Serial {
         Ok(Self { file: file.try_clone()?, memory: Vec::new() })
     }
 
-    /// Carries out a request and returns the number of bytes.
     fn call(&mut self, operation: Operation, places: &[Place], offset: u64) -> io::Result<u32> {
         let done = match (operation, places) {
             (Operation::Flush, _) => return self.file.sync_data().map(|()| 0),

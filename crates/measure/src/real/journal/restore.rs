@@ -209,7 +209,6 @@ impl Restoring<'_> {
         Ok(memory)
     }
 
-    /// Where the piece cannot be read, each unit is read by itself.
     fn compare_piece(
         &self,
         piece: Span,
