@@ -46,7 +46,6 @@ const STATUSES: &[(u8, &str)] = &[
     (4, "refused for safety"),
 ];
 
-/// The commands, in the order in which people ask for them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Audit", &["check", "map", "report", "explain"]),
     ("Fix", &["realign", "plan", "apply", "undo", "resume"]),

@@ -63,7 +63,6 @@ pub(crate) fn completed(arguments: &CheckArguments) -> Result<Config> {
     }
 }
 
-/// The text of the file that is not named; `None` if there is none.
 fn unnamed() -> io::Result<Option<String>> {
     // A pipe is not waited for.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();

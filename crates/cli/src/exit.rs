@@ -230,7 +230,6 @@ fn shown(error: clap::Error) -> clap::Error {
     shown.unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::described()))
 }
 
-/// Returns the error and its causes, printable.
 fn with_causes(error: &anyhow::Error, errors: Errors) -> String {
     let shown = |cause: &(dyn Error + 'static)| {
         let text = cause.to_string();

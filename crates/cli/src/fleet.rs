@@ -19,7 +19,7 @@ const IMAGES: &str = "images";
 
 const NAMELESS: &str = "no model reported";
 
-/// What an audit says of a disk, the worst first.
+/// The worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Misaligned: an error.
@@ -107,7 +107,6 @@ impl Tally {
         self.share = part.zip(all.filter(|all| *all > 0)).map(|(part, all)| f64::from(part) / f64::from(all));
     }
 
-    /// Returns the number of disks with contents that were judged.
     pub(crate) const fn judged(&self) -> usize {
         self.misaligned() + self.others + self.aligned
     }

@@ -33,7 +33,6 @@ pub(crate) struct Measured {
     pub(crate) target: String,
     logical: u64,
     unit: u64,
-    /// The first byte at which a unit begins.
     phase: u64,
     /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
     pub(crate) rotates: bool,
@@ -80,7 +79,6 @@ pub(crate) fn read(path: &str) -> Result<Assume, String> {
     load(path)?.assume(path)
 }
 
-/// A drive of which something is known: a model, or what a probe measured.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     Model(Drive),
@@ -170,7 +168,6 @@ pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
 }
 
 impl Pricing {
-    /// Of writes of this size, if it is known.
     pub(crate) fn of(self, size: Option<ByteCount>) -> Self {
         Self { size: size.map(ByteCount::get), ..self }
     }

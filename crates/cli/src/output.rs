@@ -53,10 +53,8 @@ pub fn stdout() -> BufWriter<Net> {
     BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
-/// The width of output that does not go to a terminal.
 const USUAL_WIDTH: usize = 80;
 
-/// The most that is used of a terminal's width.
 const MAX_WIDTH: usize = 110;
 
 /// The least width used; a narrower terminal is treated as this wide.
@@ -67,7 +65,6 @@ pub fn width() -> usize {
     terminal_width().map_or(USUAL_WIDTH, |width| width.min(MAX_WIDTH))
 }
 
-/// Whether unwrapped text of `columns` fits into a line.
 pub(crate) fn fits(columns: usize) -> bool {
     columns <= terminal_width().unwrap_or(USUAL_WIDTH)
 }
@@ -205,7 +202,6 @@ pub(crate) fn screened(text: &str, is_coloured: bool) -> String {
     shown
 }
 
-/// Returns the length of the style (`ESC [ 1 ; 31 m`) at the start of `text`.
 fn style(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;

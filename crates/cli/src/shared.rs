@@ -13,7 +13,6 @@ use crate::measured::read_written;
 use crate::progress::Bar;
 use crate::view::json::{Document, SchemaOf};
 
-/// The largest file accepted, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// What `straddle probe --share` writes.

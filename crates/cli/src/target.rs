@@ -40,7 +40,6 @@ impl Drive {
     }
 }
 
-/// Shows it as a target, with the prefix `drive:`.
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&modelled(&self.specification))
@@ -87,7 +86,6 @@ impl TargetSpec {
     }
 }
 
-/// Shows it as given.
 impl fmt::Display for TargetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,7 +107,6 @@ pub(crate) fn device(path: PathBuf) -> PathBuf {
     if is_bare && is_device(&node) { node } else { path }
 }
 
-/// Whether the word names a modelled drive, or something that exists.
 pub(crate) fn is_target(word: &Path) -> bool {
     specification(word).is_some() || device(word.to_owned()).exists()
 }

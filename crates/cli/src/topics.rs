@@ -23,7 +23,6 @@ macro_rules! texts {
     ($($name:literal)*) => { &[$(include_str!(concat!("topics/", $name, ".toml"))),*] };
 }
 
-/// The topics, in the order in which they are listed.
 const TEXTS: &[&str] = texts! {
     "fdisk" "cfdisk" "parted" "gparted" "gdisk" "windows" "63" "not-aligned" "stacked-start"
     "best-performance" "sector-boundary" "cylinder" "3072-bytes" "33553920" "optimal-transfer" "io-size"

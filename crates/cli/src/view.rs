@@ -43,7 +43,6 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Names that many machines have.
 const COMMON: [&str; 4] = ["", "(none)", "localhost", "localhost.localdomain"];
 
 /// Returns the name of this machine if the run audits all its disks, and it has a name of its own.

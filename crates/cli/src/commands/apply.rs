@@ -18,7 +18,6 @@ use crate::target::{local_paths, local_targets};
 use crate::view::text;
 use crate::{durability, exit, output};
 
-/// The exit statuses of commands that move data.
 pub(crate) const MOVES: &[(u8, &str)] = &[
     (0, "success"),
     (1, "done, but some sectors could not be read"),

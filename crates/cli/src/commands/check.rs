@@ -257,7 +257,6 @@ pub(crate) enum OutputFormat {
 /// What makes the exit status 1: findings from a severity on; `None` for targets with nothing to check.
 pub(crate) type FailOn = Option<Severity>;
 
-/// The values of `--fail-on`.
 pub(crate) const FAIL_ON: &[(&str, &str, FailOn)] = &[
     ("advice", "All findings", Some(Severity::Advice)),
     ("warning", "Findings that cost performance on some workloads, and errors", Some(Severity::Warning)),

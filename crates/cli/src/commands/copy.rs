@@ -207,7 +207,6 @@ fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
     format.into_iter().chain(allowed).collect()
 }
 
-/// Refuses a name for a new image, which is raw, that promises another format.
 fn check_name(new: &Path) -> Result<()> {
     let Some(Promised { format, qemu }) = Promised::of(new) else { return Ok(()) };
     let raw = new.with_extension("raw");

@@ -315,7 +315,6 @@ fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> Stri
     text
 }
 
-/// Returns the explanation in full: first what the numbers of the message come to.
 fn topic_text(explained: &Explained) -> String {
     let heading = |text: &str| paint(style::HEADING, text);
     let topic = explained.topic;

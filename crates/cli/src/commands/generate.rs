@@ -187,7 +187,6 @@ fn with_values(synopsis: &str, command: &Command) -> String {
     text
 }
 
-/// Returns the values of an option as they follow its name; `None` if it takes none.
 fn values(option: &Arg) -> Option<String> {
     let range = option.get_num_args()?;
     let names = option.get_value_names().filter(|_| range.takes_values())?;
@@ -216,7 +215,6 @@ fn is_indented(line: &str) -> bool {
     line.starts_with("  ") && !line.trim().is_empty()
 }
 
-/// Returns an exit status and its meaning, from a line such as `  0  success`.
 fn status(line: &str) -> Option<(u8, &str)> {
     let (number, meaning) = line.trim_start().split_once("  ")?;
     Some((number.parse().ok()?, meaning.trim_start()))
@@ -298,7 +296,6 @@ const RELATED: [(&str, &str); 20] = [
     ("undo", "apply plan"),
 ];
 
-/// Returns the sections about the environment and about other pages, of the page with this name.
 fn around(page: &str) -> String {
     let words = page.strip_prefix("straddle").unwrap_or(page).trim_start_matches('-');
     let command = words.split('-').next().unwrap_or_default();

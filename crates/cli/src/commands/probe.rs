@@ -156,11 +156,9 @@ fn save(arguments: &ProbeArguments, report: &Report) -> Result<()> {
     }
 }
 
-/// The target of a probe, its claims, and where it may be written.
 struct Probed {
     subject: Subject,
     claims: Claims,
-    /// `None` for everywhere.
     regions: Option<Vec<Span>>,
     notes: Vec<String>,
 }
@@ -401,7 +399,6 @@ fn phases(scan: &PhaseScan) -> String {
     text + "\n"
 }
 
-/// Converts a number of bytes within a unit.
 fn exact(bytes: u64) -> f64 {
     u32::try_from(bytes).map_or(f64::MAX, f64::from)
 }

@@ -164,7 +164,6 @@ fn described(digest: &Digest<'_>, page: Option<&Path>) -> String {
     text + &table(&head, rules, 1..6)
 }
 
-/// Names those of which there are any, with their numbers.
 fn counted(parts: &[(usize, &str)]) -> Vec<String> {
     parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
 }

@@ -207,7 +207,6 @@ fn buffer(text: &str) -> Result<ByteCount, String> {
     if is_in_range { Ok(size) } else { Err("must be from 64KiB to 1GiB".to_owned()) }
 }
 
-/// Parses the size of a unit, and returns it in sectors of 512 bytes.
 fn unit(text: &str) -> Result<u64, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?.get();
     let sectors = UNITS.into_iter().find(|sectors| sectors * straddle_trace::SECTOR == size);

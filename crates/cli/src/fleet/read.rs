@@ -17,7 +17,6 @@ use straddle_audit::form::check::SCHEMA;
 /// The bytes that an audit may have: those of 30,000 disks.
 const MAX_AUDIT: u64 = 64 << 20;
 
-/// An audit, as `straddle check --json` prints it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Document {
     #[serde(rename = "schema")]
@@ -28,7 +27,6 @@ pub(crate) struct Document {
     pub(super) targets: Vec<Target>,
 }
 
-/// The version of the schema that this program writes.
 #[derive(Debug)]
 struct Version;
 

@@ -17,7 +17,6 @@ const FIRST_CHECK: &str = "One of these messages means that you must not write t
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Word(String),
-    /// A number, and its name.
     Number(String),
     /// One or more words.
     Words,

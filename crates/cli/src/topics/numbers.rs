@@ -8,7 +8,6 @@ mod tables;
 use serde::Deserialize;
 use straddle_units::ByteCount;
 
-/// The sectors of most disks, and those of 4Kn.
 const SMALL: u64 = 512;
 const LARGE: u64 = 4096;
 
@@ -32,7 +31,6 @@ pub(super) enum Arithmetic {
     BeyondEnd,
 }
 
-/// A paragraph of what numbers come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Is(String),

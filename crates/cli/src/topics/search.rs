@@ -13,7 +13,6 @@ const MAX_FOUND: usize = 9;
 const MOST_WORDS: usize = 24;
 const LONGEST_WORD: usize = 40;
 
-/// Words that stand nearly everywhere.
 const COMMON: &[&str] = &[
     "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for",
     "from", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "no", "not", "of", "on",
@@ -32,7 +31,6 @@ struct Document {
     found: Found,
     /// The words of its name and title, and of what else it is called.
     names: Vec<String>,
-    /// Its other words.
     text: Vec<String>,
 }
 
@@ -82,7 +80,6 @@ fn asked(words: &[String]) -> Vec<String> {
 pub(crate) struct Search {
     /// What has the most of the words, the best first.
     pub(crate) found: Vec<&'static Found>,
-    /// Whether it has all of them.
     pub(crate) all: bool,
 }
 

@@ -150,7 +150,6 @@ pub(crate) fn quoted(cell: &str) -> String {
     if text.contains(['"', ',', '\n', '\t']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-/// A JSON document, with a line for each target.
 struct Json {
     host: Option<String>,
     summary: Summary,

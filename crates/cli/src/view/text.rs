@@ -22,7 +22,6 @@ pub fn wrap(text: &str, indent: &str) -> String {
     wrap_after(text, indent, indent)
 }
 
-/// As `wrap`, with a different indent before the first line.
 pub(crate) fn wrap_after(text: &str, first: &str, indent: &str) -> String {
     wrap_to(output::width(), text, first, indent)
 }
@@ -76,7 +75,6 @@ pub fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-/// Says where times come from.
 pub(crate) const fn clock(clock: Clock) -> &'static str {
     match clock {
         Clock::Virtual => "modelled, virtual time",

@@ -140,7 +140,6 @@ pub(crate) fn warn_of_journals(scope: Scope, journals: &Path, target: &Path) {
     }
 }
 
-/// Returns the command that restores from the journals in `named`, or in the default folder.
 fn restore_command(named: Option<&Path>) -> String {
     let folder = named.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
     format!("straddle bench --restore{folder}")
@@ -215,7 +214,6 @@ pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Erro
     }
 }
 
-/// Creates the file to measure on, unless the target exists.
 fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Made>> {
     if path.exists() || path.starts_with("/dev") {
         return Ok(None);

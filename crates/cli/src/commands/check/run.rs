@@ -23,7 +23,6 @@ use crate::view::{report, text};
 use crate::{output, target};
 use straddle_audit::form::check::TargetReport;
 
-/// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `check`: its partitions, and the findings with their fixes.
@@ -36,7 +35,6 @@ pub(super) struct Run {
     pub(super) examiner: Examiner,
     /// The one for images, if they are assumed to be on the drive of `--cost`.
     of_images: Option<Examiner>,
-    /// Those for targets with a topology of their own.
     own: Vec<(PathBuf, Examiner)>,
     pub(super) arguments: CheckArguments,
     pub(super) form: Form,
@@ -105,7 +103,6 @@ impl Run {
             .unwrap_or(&self.examiner)
     }
 
-    /// The examiner for objects on servers, which are images.
     pub(super) fn examiner_for_objects(&self) -> &Examiner {
         self.of_images.as_ref().unwrap_or(&self.examiner)
     }
@@ -195,7 +192,6 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// Returns what a target names: of a folder, the images below it.
 fn named(target: Subject, arguments: &CheckArguments) -> Vec<Subject> {
     match target {
         Subject::Local(TargetSpec::Path(path)) if arguments.captured().is_none() => match path.is_dir() {
@@ -282,7 +278,6 @@ pub(super) struct Outcome {
     pub(super) exit: Exit,
     /// Its share in the exit status if it had no findings.
     pub(super) unjudged: Exit,
-    /// Numbers of errors, warnings and pieces of advice.
     pub(super) severities: [usize; 3],
     /// By index, those that are, or may be, about a finding of this target: what cannot be read may have it.
     pub(super) exceptions: BTreeSet<usize>,

@@ -22,7 +22,6 @@ use crate::recording::{Whole, origin};
 use crate::view::json::{Document, SchemaOf};
 use crate::view::text::wrap;
 
-/// The usual size of a buffer in KiB.
 const USUAL: u64 = 4096;
 
 pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {

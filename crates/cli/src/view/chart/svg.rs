@@ -42,7 +42,6 @@ const NARROW: f64 = 350.0;
 /// Approximate width of a letter, and height of a line.
 const LETTER: f64 = 7.5;
 const LINE: f64 = 16.0;
-/// The height of a bar, and of the space below it.
 const BAR: f64 = 14.0;
 const GAP: f64 = 4.0;
 /// The space left of the bars, in pixels of the least width.
@@ -258,7 +257,6 @@ fn whisker(text: &mut String, (low, high): (&str, &str), y: f64) -> std::fmt::Re
     [low, high].into_iter().try_for_each(|x| vertical_at(text, "error", x, (y - 4.0, y + 4.0)))
 }
 
-/// Writes words some pixels beside a place.
 fn place(text: &mut String, class: &str, percent: f64, beside: f64, y: f64, anchor: &str, words: &str) {
     let words = escaped(words);
     let _ = writeln!(

@@ -146,7 +146,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) logical_sector: u64,
     pub(crate) workload: &'a Workload,
     pub(crate) host: Host,
-    /// The number of runs, or rounds, that do not count.
     pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
     /// What the ratio of the worst offset may be with other firmware.

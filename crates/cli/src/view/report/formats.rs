@@ -22,7 +22,6 @@ const PLAIN: &[u8] = b"-._~/";
 pub(crate) struct Sarif {
     results: usize,
     notifications: Vec<Value>,
-    /// Whether a target has no verdict.
     is_incomplete: bool,
 }
 
@@ -249,7 +248,6 @@ fn property(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Numbers by the labels and their values.
 type Samples = BTreeMap<Vec<(&'static str, String)>, u64>;
 
 #[derive(Debug, Default)]

@@ -251,7 +251,6 @@ fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
     columns
 }
 
-/// Whether the rate of an arm would have no significant digit, or one, in MB/s.
 fn is_slow(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| arm.bytes_per_second() < 1e5)
 }

@@ -171,7 +171,6 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
     format!("{}{}{notes}{left_out}", paint(style, word), printable(&rest))
 }
 
-/// The number of partitions whose misaligned start is only advice.
 fn harmless(audited: &Examined) -> usize {
     let of = |f: &&Finding| f.rule.code == Code::S001 && f.severity == Severity::Advice && f.layer.is_empty();
     audited.reported().map(|(finding, _)| finding).filter(of).count()
@@ -185,7 +184,6 @@ fn is_filtered(audited: &Examined) -> bool {
     left_out(audited) > 0 || audited.ignored().next().is_some()
 }
 
-/// The most partitions that the verdict lists by number.
 const LISTED: usize = 8;
 
 /// Returns what is misaligned with findings of this severity: partitions, or a layer without a partition.

@@ -12,7 +12,6 @@ use crate::shared::{Shared, SharedFile};
 use crate::view::text::{headed, plain_table, right, trimmed, wrap, wrap_to};
 use straddle_drive::form::{ZoneReport, kind, zones};
 
-/// The least width of a column that is wrapped.
 const LEAST_COLUMN: usize = 30;
 
 pub(crate) fn list(profiles: &[Profile]) -> String {

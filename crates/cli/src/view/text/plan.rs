@@ -34,7 +34,6 @@ pub(crate) fn plan(target: &Path, plan: &Plan, saved: Option<&Path>, explain: bo
     text
 }
 
-/// What a larger partition is for.
 const GROW_CONTENTS: &str = "the contents keep their size; grow them afterwards (resize2fs, xfs_growfs, \
                              btrfs filesystem resize, ntfsresize, pvresize)";
 
@@ -53,7 +52,6 @@ fn next_step(saved: Option<&Path>, options: &str) -> String {
     format!("  Next:{before}\n    {}\n", paint(style::HEADING, &command))
 }
 
-/// Lists what will become inaccessible, by name and size.
 pub(crate) fn lost(plan: &Plan) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
@@ -294,7 +292,6 @@ fn words(reference: &Reference) -> String {
     }
 }
 
-/// What to mind after a copy.
 const IDENTITIES: &str =
     "UUIDs are kept, so that fstab and boot loaders find the copy; do not use both disks at the same time";
 

@@ -11,7 +11,6 @@ use crate::view::chart::{bar, height};
 use crate::view::text::{headed, led, plain_table, right, wrap};
 use straddle_trace::form::Counted;
 
-/// The most volumes listed by name.
 const LISTED: usize = 20;
 const BAR: usize = 40;
 const SIZES: usize = 8;

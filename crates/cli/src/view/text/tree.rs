@@ -50,7 +50,6 @@ fn bar(audited: &Examined) -> String {
     format!("  [{line}]\n  {}\n", paint(style::FAINT, &scale(size)))
 }
 
-/// Says how much a character of [`bar_line`] stands for.
 pub(crate) fn scale(size: u64) -> String {
     format!("to scale: one character is {}, a dot is unallocated space", ByteCount::new(size / bar_width()))
 }
@@ -301,7 +300,6 @@ fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     ]
 }
 
-/// Returns the judgement of a partition, and the worst finding inside it.
 fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
     let nothing = OfPartition {
         verdict: Verdict::Aligned,
