@@ -46,7 +46,6 @@ const STATUSES: &[(u8, &str)] = &[
     (4, "refused for safety"),
 ];
 
-/// The commands, in the order in which people ask for them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Audit", &["check", "map", "report", "explain"]),
     ("Fix", &["realign", "plan", "apply", "undo", "resume"]),
@@ -55,7 +54,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Other", &["completions", "man", "schema"]),
 ];
 
-/// The group of the commands that `straddle-lab` runs.
 const LABORATORY: &str = "Laboratory";
 
 /// Returns the template of the main help: clap has one list of commands only.
@@ -95,7 +93,6 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the words of a command line, as [`as_options`] returns them.
     pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         // Describing all commands takes time, which only help, errors and `COMMAND --color` need.
         Self::try_parse_from(words).or_else(|error| {
@@ -118,8 +115,8 @@ impl Arguments {
     }
 }
 
-/// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`, and `bench TARGET` as
-/// `bench random-write TARGET`.
+/// Returns the words of a command line, with `help COMMAND` as `COMMAND --help`, and `bench TARGET` as `bench
+/// random-write TARGET`.
 pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_some_and(|word| word == "help") {
@@ -269,7 +266,6 @@ impl TypedValueParser for Completed {
     }
 }
 
-/// Takes one of these values by the name that describes it in the help.
 pub(crate) fn known<T: Clone + Send + Sync>(
     values: &'static [T],
     described: fn(&T) -> PossibleValue,
@@ -287,7 +283,6 @@ pub(crate) fn named<T: Clone + Send + Sync>(
     known(values, |(name, about, _)| PossibleValue::new(*name).help(*about)).map(|(.., value)| value)
 }
 
-/// Returns a parser of numbers in this range.
 pub(crate) fn number(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));

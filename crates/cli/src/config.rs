@@ -1,7 +1,7 @@
 //! `.straddle.toml`: what `check` ignores and why, and defaults of its options.
 //!
-//! Invariants: a file that is not understood in full is an error, with its line. A file that is read without
-//! being named, in a folder that others may have made, leads to no file outside of it.
+//! Invariants: a file that is not understood in full is an error, with its line. A file that is read without being
+//! named, in a folder that others may have made, leads to no file outside of it.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -25,7 +25,6 @@ const NAME: &str = ".straddle.toml";
 
 const MAX_FILE: u64 = 1 << 20;
 
-/// The arguments of `check`, completed by a file, and the findings that the file ignores.
 type Config = (CheckArguments, Vec<TargetException>);
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,7 +63,6 @@ pub(crate) fn completed(arguments: &CheckArguments) -> Result<Config> {
     }
 }
 
-/// The text of the file that is not named; `None` if there is none.
 fn unnamed() -> io::Result<Option<String>> {
     // A pipe is not waited for.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -139,7 +137,6 @@ impl Source<'_> {
         })
     }
 
-    /// Returns a value that is parsed as on the command line.
     fn value<T>(
         &self,
         text: Option<&Spanned<String>>,

@@ -1,5 +1,4 @@
-//! Warns of a journal or backup in memory: on a live system or in /dev/shm a power failure takes it, and
-//! leaves the disk.
+//! Warns of a journal or backup in memory (a live system, /dev/shm): a power failure takes it, and leaves the disk.
 //!
 //! Sources: statfs(2) and linux/magic.h for the types of file systems, proc(5) for `/proc/self/mountinfo`.
 
@@ -12,8 +11,7 @@ use crate::output;
 const IN_MEMORY: [(i64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 const OVERLAY: i64 = 0x794c_7630;
 
-/// Warns if a power failure may take `file` and leave `target`: `what` the file is, and `instead` of it, what
-/// to give with which option.
+/// `what` the file is, and `instead` of it, what to give with which option.
 pub(crate) fn warn((what, instead): (&str, &str), file: &Path, target: &Path) {
     let (file_at, target_at) = (existing(file), existing(target));
     let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
@@ -54,8 +52,7 @@ fn in_memory(path: &Path) -> Option<String> {
 fn upper_layer(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // `36 35 98:0 /root /point options optional… - kind source options`; the last of those that are one above
-    // another.
+    // `36 35 98:0 /root /point options optional… - kind source options`; the last of those above one another.
     let point = |line: &str| PathBuf::from(line.split(' ').nth(4).unwrap_or_default().replace("\\040", " "));
     let above = mounts.lines().filter(|line| path.starts_with(point(line)));
     let line = above.max_by_key(|line| point(line).components().count())?;

@@ -30,12 +30,10 @@ pub enum Exit {
 /// The statuses of a command that reads nothing but its arguments.
 pub(crate) const OF_OUTPUT: &[(u8, &str)] = &[(0, "success"), (3, "the output could not be written")];
 
-/// The statuses of a command that measures on drives, or works on them.
 pub(crate) const OF_WORK: &[(u8, &str)] =
     &[(0, "success"), (3, "a target could not be read or written"), (4, "refused for safety")];
 
-/// Returns the statuses that a command can end with, as its help and man page show them. Those that every
-/// command can end with need not be in `own`.
+/// For help and man page. Statuses that every command can end with need not be in `own`.
 pub(crate) fn help(own: &[(u8, &str)]) -> String {
     let mut all = [own, &[(130, "interrupted (Ctrl-C)")]].concat();
     if own.iter().all(|(status, _)| *status != 2) {
@@ -50,7 +48,6 @@ impl Exit {
     /// Ended by Ctrl-C: the status that a shell reports for SIGINT.
     pub const INTERRUPTED: Self = Self::Command(128 + 2);
 
-    /// Returns the exit for a failure of this kind.
     pub(crate) const fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Usage => Self::Usage,
@@ -194,8 +191,8 @@ kinds! {
     straddle_units::ParseSizeError,
 }
 
-/// Prints the help, the version, or what is wrong with the command line. clap would print it itself, but not
-/// report whether that succeeded.
+/// Prints the help, the version, or what is wrong with the command line. clap would not report whether that
+/// succeeded.
 ///
 /// # Errors
 ///
@@ -215,15 +212,12 @@ pub fn of_command_line(error: clap::Error) -> anyhow::Result<Exit> {
     output::print(&error.render().to_string())
 }
 
-/// Returns the error of a value's parser. It is reported in place of clap's message, which repeats the value:
-/// that may
-/// be secret.
+/// Reported in place of clap's message, which repeats the value: that may be secret.
 fn of_parser<E: Error + Clone + 'static>(error: &clap::Error) -> Option<E> {
     Error::source(error)?.downcast_ref().cloned()
 }
 
-/// Returns the error with the words typed, or taken from a file's name, made printable. clap's message has
-/// them as they are.
+/// The words typed, or taken from a file's name, are made printable. clap's message has them as they are.
 fn shown(error: clap::Error) -> clap::Error {
     let typed: Vec<String> =
         as_options(std::env::args_os()).iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -236,7 +230,6 @@ fn shown(error: clap::Error) -> clap::Error {
     shown.unwrap_or_else(|| clap::Error::new(error.kind()).with_cmd(&Arguments::described()))
 }
 
-/// Returns the error and its causes, printable.
 fn with_causes(error: &anyhow::Error, errors: Errors) -> String {
     let shown = |cause: &(dyn Error + 'static)| {
         let text = cause.to_string();
@@ -248,8 +241,8 @@ fn with_causes(error: &anyhow::Error, errors: Errors) -> String {
     error.chain().map(shown).collect::<Vec<_>>().join(": ")
 }
 
-/// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted
-/// trace, counts as success, silently: its reader wanted no more.
+/// Prints the failure to stderr and returns its exit. A stream that its reader closed, such as a converted trace,
+/// counts as success, silently.
 pub fn of_error(error: &anyhow::Error, errors: Errors) -> Exit {
     // The outermost error with a kind knows what its causes mean.
     let kind = error.chain().find_map(errors.kind_of);

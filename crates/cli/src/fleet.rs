@@ -1,7 +1,7 @@
 //! The audits of many hosts, merged.
 //!
-//! Invariants: it counts what audits say and judges nothing itself. What it keeps of an audit is a
-//! few words and a fix a disk, so that memory grows with the number of disks and findings, not with the size of the audits.
+//! Invariants: it counts what audits say and judges nothing itself. What it keeps of an audit is a few words and a
+//! fix a disk: memory grows with disks and findings, not with the size of the audits.
 
 mod read;
 
@@ -19,7 +19,7 @@ const IMAGES: &str = "images";
 
 const NAMELESS: &str = "no model reported";
 
-/// What an audit says of a disk, the worst first.
+/// The worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Misaligned: an error.
@@ -56,7 +56,6 @@ impl Severities {
         }
     }
 
-    /// Returns the numbers, those of errors first.
     pub(crate) const fn counts(self) -> [usize; 3] {
         [self.errors, self.warnings, self.advice]
     }
@@ -108,7 +107,6 @@ impl Tally {
         self.share = part.zip(all.filter(|all| *all > 0)).map(|(part, all)| f64::from(part) / f64::from(all));
     }
 
-    /// Returns the number of disks with contents that were judged.
     pub(crate) const fn judged(&self) -> usize {
         self.misaligned() + self.others + self.aligned
     }
@@ -125,8 +123,8 @@ struct Found {
     partition: Option<u32>,
 }
 
-/// How many times as long random writes take behind the worst start of a disk, how many times as many bytes they write
-/// to flash, and the drive that says so.
+/// How many times as long random writes behind the worst start of a disk take, how many times as many bytes they
+/// write to flash, and by which drive.
 #[derive(Clone, Debug)]
 struct Price {
     by: PricedBy,
@@ -180,13 +178,12 @@ pub(crate) struct Fleet {
     /// Where prices come from, in the order in which they were read.
     prices: Vec<PricedBy>,
     pub(crate) skipped: Vec<Skipped>,
-    /// The number of audits that a later one replaces.
     pub(crate) replaced: usize,
 }
 
 impl Fleet {
-    /// Adds an audit from `source`, which names the host if the audit does not. Returns the name of the host
-    /// and the source of an earlier audit of it, which is replaced.
+    /// `source` names the host if the audit does not. Returns the name of the host and the source of an earlier audit
+    /// of it, which is replaced.
     pub(crate) fn add(&mut self, audit: Document, source: &str, file_name: &str) -> Option<(String, String)> {
         let named = audit.host.filter(|host| !host.trim().is_empty());
         let is_named_by_file = named.is_none();
@@ -250,7 +247,6 @@ fn class(status: Status, misaligned: Option<Severity>) -> Class {
     }
 }
 
-/// Returns the name of the group that a disk is counted in: its model, or what it is.
 fn model(device: Option<read::Device>) -> String {
     let Some(device) = device else { return NAMELESS.to_owned() };
     // Of a SATA disk the kernel reports the bus as the manufacturer.
@@ -357,7 +353,6 @@ pub(crate) struct HostRow<'a> {
 pub(crate) struct Detail<'a> {
     pub(crate) disk: &'a str,
     pub(crate) model: &'a str,
-    /// The errors and warnings: code, title, and partitions.
     pub(crate) findings: Vec<(&'a str, &'a str, Vec<u32>)>,
     pub(crate) cost: Option<f64>,
     pub(crate) fix: Option<&'a Fix>,

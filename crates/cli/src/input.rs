@@ -12,13 +12,11 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Opens the file or pipe at `path`, or standard input if it is `-`.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if is_stdin(path) { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
-/// Reads the text of the file or pipe at `path`. Fails if it has more than `largest` bytes, without reading
-/// the rest.
+/// Fails for more than `largest` bytes, without reading the rest.
 pub(crate) fn text(path: &Path, largest: u64) -> io::Result<String> {
     text_of(File::open(path)?, largest)
 }
@@ -33,8 +31,7 @@ pub(crate) fn text_of(file: impl Read, largest: u64) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 
-/// Returns the files below `folder`, in order; `failed` receives each folder that cannot be listed. Links to folders are not
-/// followed.
+/// In order; `failed` receives each folder that cannot be listed. Links to folders are not followed.
 pub(crate) fn below(folder: &Path, mut failed: impl FnMut(&Path, io::Error)) -> Vec<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     let mut files = Vec::new();

@@ -1,7 +1,7 @@
 //! What `straddle` does, and what `straddle-lab` shares with it: the arguments, where output goes, the views.
 //!
-//! Invariants: it translates. Arguments become options, a domain crate is called once, and its
-//! answer becomes text, JSON and an exit code.
+//! Invariants: it translates. Arguments become options, a domain crate is called once, and its answer becomes text,
+//! JSON and an exit code.
 
 pub mod args;
 mod commands {
@@ -52,8 +52,8 @@ use crate::view::json;
 /// Runs a program: the command of this process's arguments. Returns its exit code.
 pub fn start(run: fn(&Arguments) -> anyhow::Result<Exit>, errors: Errors) -> ExitCode {
     straddle_device::ioctl::names::without_modules();
-    // Writing past a limit on file sizes (ulimit -f) is an error, EFBIG. The signal would end a run between
-    // two writes.
+    // Writing past a limit on file sizes (ulimit -f) is an error, EFBIG. The signal would end a run between two
+    // writes.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let ran = Arguments::parse_words(&as_options(std::env::args_os()))
         .map_or_else(exit::of_command_line, |arguments| run(&arguments));

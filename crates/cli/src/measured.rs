@@ -1,5 +1,5 @@
-//! What is known of a drive, from its model or from the file that `probe --save` writes for `--measured`: its
-//! sectors, and what misalignment costs on it (`check --cost`).
+//! What is known of a drive, from its model or from the file of `probe --save` (`--measured`): its sectors, and what
+//! misalignment costs on it (`check --cost`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,9 +32,7 @@ pub(crate) struct Measured {
     schema: u32,
     pub(crate) target: String,
     logical: u64,
-    /// Bytes of the unit that can be written without being read first.
     unit: u64,
-    /// The first byte at which a unit begins.
     phase: u64,
     /// Whether the medium rotates. If so, the unit is a physical sector, otherwise an indirection unit.
     pub(crate) rotates: bool,
@@ -44,7 +42,6 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Makes the contents from a report; `None` if the report has no unit.
     pub(crate) fn of(target: &str, report: &Report) -> Option<Self> {
         let unit = report.unit.value?;
         Some(Self {
@@ -66,7 +63,6 @@ impl Measured {
         Boundary::new(ByteCount::new(self.unit), ByteCount::new(self.phase))
     }
 
-    /// The topology that was read from the file at `path`.
     fn assume(&self, path: &str) -> Result<Assume, String> {
         let Self { logical, unit, phase, .. } = self;
         let words = if self.rotates || *phase > 0 {
@@ -79,12 +75,10 @@ impl Measured {
     }
 }
 
-/// Reads the topology from the file given with `--measured`.
 pub(crate) fn read(path: &str) -> Result<Assume, String> {
     load(path)?.assume(path)
 }
 
-/// A drive of which something is known: a model, or what a probe measured.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     Model(Drive),
@@ -99,8 +93,7 @@ impl Known {
         }
     }
 
-    /// Parses a modelled drive, with or without the prefix `drive:`, or the path of a file written by `probe
-    /// --save`.
+    /// A modelled drive, with or without the prefix `drive:`, or the path of a file written by `probe --save`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let is_saved = File::open(text).is_ok_and(|file| {
             let mut first = [0];
@@ -120,7 +113,6 @@ impl Known {
     }
 }
 
-/// Describes why the file does not exist; the user may have meant a modelled drive.
 fn missing(path: &str, error: &std::io::Error) -> String {
     let hint = format!("; to name a modelled drive, write {}", target::modelled(path));
     format!("{path}: {error}{}", if Drive::open(path).is_ok() { hint } else { String::new() })
@@ -163,7 +155,6 @@ pub(crate) struct Pricing {
     computed: Arc<Mutex<BTreeMap<u64, Option<Cost>>>>,
 }
 
-/// Parses what is known of a drive, if that includes costs.
 pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
     let drive = Known::parse(text)?;
     let assume = match &drive {
@@ -177,13 +168,12 @@ pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
 }
 
 impl Pricing {
-    /// Of writes of this size, if it is known.
     pub(crate) fn of(self, size: Option<ByteCount>) -> Self {
         Self { size: size.map(ByteCount::get), ..self }
     }
 
-    /// Says why no cost is shown: a partition misses only the unit of this drive, which is not a finding, or,
-    /// of the only target, nothing is misaligned on this drive.
+    /// Says why no cost is shown: a partition misses only the unit of this drive, which is not a finding, or nothing on
+    /// the only target is misaligned on this drive.
     pub(crate) fn costless(&self, examined: &Examined, is_only: bool) -> Option<String> {
         let (boundary, topology) = (self.drive.boundary()?, &examined.target().topology);
         let (unit, known) = (boundary.size(), topology.physical_boundary()?);

@@ -48,16 +48,13 @@ pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Returns standard output, buffered in large pieces and filtered so that text in it cannot control a
-/// terminal.
+/// Returns standard output, buffered in large pieces and filtered so that text in it cannot control a terminal.
 pub fn stdout() -> BufWriter<Net> {
     BufWriter::with_capacity(64 * 1024, Net::new())
 }
 
-/// The width of output that does not go to a terminal.
 const USUAL_WIDTH: usize = 80;
 
-/// The most that is used of a terminal's width.
 const MAX_WIDTH: usize = 110;
 
 /// The least width used; a narrower terminal is treated as this wide.
@@ -68,7 +65,6 @@ pub fn width() -> usize {
     terminal_width().map_or(USUAL_WIDTH, |width| width.min(MAX_WIDTH))
 }
 
-/// Whether unwrapped text of `columns` fits into a line.
 pub(crate) fn fits(columns: usize) -> bool {
     columns <= terminal_width().unwrap_or(USUAL_WIDTH)
 }
@@ -79,8 +75,7 @@ fn terminal_width() -> Option<usize> {
     *WIDTH.get_or_init(|| width_of(io::stdout()))
 }
 
-/// The characters per line of a terminal or, if it does not know, or the output goes elsewhere, those that COLUMNS
-/// states.
+/// The characters per line of a terminal or, where that is unknown, those that COLUMNS states.
 fn width_of(stream: impl AsFd) -> Option<usize> {
     let terminal = terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
     let stated = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
@@ -92,8 +87,7 @@ pub fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Prints a message to stderr, not wrapped: a command in it is meant to be pasted. If that fails, the exit code has to
-/// suffice.
+/// Prints a message to stderr, not wrapped: a command in it is meant to be pasted.
 pub fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "straddle: {}", printable_lines(message));
 }
@@ -183,8 +177,8 @@ impl Write for Net {
     }
 }
 
-/// Drops what a pipe without a reader does not take (`straddle check … | head -1`): the verdict, and what the
-/// command has yet to do, do not depend on who reads how much.
+/// Drops what a pipe without a reader does not take (`straddle check … | head -1`): the verdict, and what is yet to
+/// do, do not depend on who reads how much.
 pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -192,7 +186,6 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns the filtered text, with its colours or without.
 pub(crate) fn screened(text: &str, is_coloured: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -209,7 +202,6 @@ pub(crate) fn screened(text: &str, is_coloured: bool) -> String {
     shown
 }
 
-/// Returns the length of the style (`ESC [ 1 ; 31 m`) at the start of `text`.
 fn style(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;

@@ -1,9 +1,9 @@
 //! Files that a command writes besides its output: plans, pages, drawings, traces.
 //!
-//! Invariants: a file goes where its name says, as with coreutils, fio and hyperfine. What is there is replaced; `-` is
-//! standard output; refused are the command's own inputs and block devices. What is written at once goes to a temporary file
-//! beside it, which then takes its name, so that a full disk leaves the former file. What is written piece by piece is
-//! written in place, so that a run that ends early leaves what it had.
+//! Invariants: a file goes where its name says, as with coreutils, fio and hyperfine. What is there is replaced; `-`
+//! is standard output; the command's own inputs and block devices are refused. What is written at once goes to a
+//! temporary file beside it, which then takes its name, so that a full disk leaves the former file. What is written
+//! piece by piece is written in place, so that a run that ends early leaves what it had.
 //!
 //! Journals and backups of disks are made elsewhere, with more care: by `crates/repair` and `crates/measure`.
 
@@ -40,8 +40,8 @@ pub(crate) fn named(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path).filter(|path| !is_stdout(path))
 }
 
-/// Checks before a long run that `path` may be written: it is neither a block device nor one of the inputs, and the user has
-/// the permissions. Nothing is made.
+/// Checks before a long run that `path` may be written: it is neither a block device nor one of the inputs, and the
+/// user has the permissions.
 pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
     if is_stdout(path) {
         return Ok(());
@@ -123,8 +123,8 @@ fn replaced(path: &Path, contents: &[u8], found: Option<&Metadata>) -> io::Resul
     made.persist(&path).map(drop).map_err(|error| error.error)
 }
 
-/// A file that is written piece by piece: opened, and so emptied, with the first of them, so that what fails before leaves
-/// the former file.
+/// A file that is written piece by piece. It is opened, and so emptied, with the first, so that what fails before
+/// leaves the former file.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -190,7 +190,7 @@ impl Write for OutputFile {
     }
 }
 
-/// Makes a file of whose name there is none, for what could not be made again.
+/// Makes a file that must not exist yet, for what could not be made again.
 pub(crate) fn new(path: &Path) -> Result<File> {
     let made = OpenOptions::new().write(true).create_new(true).open(path);
     if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {

@@ -22,7 +22,6 @@ pub struct Bar {
     begun: Instant,
     /// `None` if stderr is not a terminal.
     bar: Option<ProgressBar>,
-    /// The position shown; `None` if the bar is not shown yet.
     at: Option<u64>,
     what: String,
 }
@@ -83,7 +82,6 @@ impl Drop for Bar {
     }
 }
 
-/// Shows how far moves or copies of data are, and stops them on Ctrl-C.
 pub(crate) struct Watcher {
     bar: Bar,
     stop: Arc<AtomicBool>,
@@ -101,7 +99,6 @@ impl Watcher {
         Ok(Self { bar, stop, what: what.to_owned(), first: None })
     }
 
-    /// Shows another activity from now on, with a bar of its own.
     pub(crate) fn enter(&mut self, what: &str) {
         if self.what != what {
             self.bar = Bar::new();

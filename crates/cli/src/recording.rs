@@ -35,7 +35,6 @@ pub struct Whole {
     buffer: Vec<u8>,
     /// Where records end in the buffer, one in each few KiB: as many as there is room for are kept.
     ends: Vec<usize>,
-    /// Bytes of whole records in the file.
     written: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The result of a probe without anything that says whose drive it was: `probe --share` writes it, `drive
-//! compare` puts it beside the modelled drives.
+//! The result of a probe without anything that says whose drive it was: `probe --share` writes it, `drive compare`
+//! reads it.
 
 use anyhow::Result;
 use schemars::JsonSchema;
@@ -13,7 +13,6 @@ use crate::measured::read_written;
 use crate::progress::Bar;
 use crate::view::json::{Document, SchemaOf};
 
-/// The largest file accepted, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// What `straddle probe --share` writes.
@@ -53,7 +52,6 @@ impl<'a> SharedReport<'a> {
     }
 }
 
-/// What is compared of a shared probe.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Shared {
     schema: u32,
@@ -107,14 +105,13 @@ impl Shared {
         }
     }
 
-    /// Returns when partly written units are completed: `none`, `immediate` or `deferred`.
     pub(crate) fn rmw(&self) -> Option<&str> {
         self.rmw.value.as_ref().map(|rmw| rmw.when.as_str())
     }
 
-    /// Returns the product of the factors by which the unit, the revolutions, the cost and the capacity
-    /// differ; 1 if nothing differs. One of these that only one drive has counts as a factor of two, as do
-    /// another first boundary and another kind of read-modify-write.
+    /// The product of the factors by which the unit, the revolutions, the cost and the capacity differ; 1 if nothing
+    /// differs. One of these that only one drive has counts as a factor of two, as do another first boundary and
+    /// another kind of read-modify-write.
     pub(crate) fn apart(&self, other: &Self) -> f64 {
         let both = |of: fn(&Self) -> Option<f64>| match (of(self), of(other)) {
             (Some(one), Some(other)) if one > 0.0 && other > 0.0 => (one / other).max(other / one),
@@ -131,7 +128,6 @@ impl Shared {
             * differs(self.rmw() != other.rmw())
     }
 
-    /// Probes a modelled drive.
     pub(crate) fn of(name: &str, profile: &Profile) -> Result<Self> {
         let mut drive = Modelled::new(name, profile);
         let report = probe(&mut drive, &Budget::default(), claims(profile), &mut Bar::new())?;
@@ -140,7 +136,6 @@ impl Shared {
     }
 }
 
-/// Returns what a modelled drive reports.
 pub(crate) fn claims(profile: &Profile) -> Claims {
     let claims = &profile.claims;
     Claims {
@@ -150,14 +145,12 @@ pub(crate) fn claims(profile: &Profile) -> Claims {
     }
 }
 
-/// A shared file, and its name.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedFile {
     pub(crate) name: String,
     pub(crate) shared: Shared,
 }
 
-/// Reads a file written by `probe --share`.
 pub(crate) fn load(path: &str) -> Result<SharedFile, String> {
     let shared: Shared = read_written(path, "--share", MAX_FILE)?;
     let reads = SchemaOf::ProbeShare.version();

@@ -1,7 +1,5 @@
-//! What a command works on, as given on the command line: a path, a modelled drive, or an object on a server.
-//! It is parsed once, by clap with the parsers of this module; all other code works with the value. A command
-//! that does not read from servers cannot be given an address: its parser refuses it, without showing its
-//! secrets.
+//! What a command works on: a path, a modelled drive, or an object on a server. It is parsed once, by clap with the
+//! parsers of this module. A command that does not read from servers refuses an address, without showing its secrets.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::FileTypeExt;
@@ -33,8 +31,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Opens the drive of this specification, with or without the prefix `drive:`, so that a target copied
-    /// from elsewhere means the same drive.
+    /// With or without the prefix `drive:`, so that a target copied from elsewhere means the same drive.
     pub(crate) fn open(text: &str) -> Result<Self, ProfileError> {
         let specification = text.strip_prefix(PREFIX).unwrap_or(text);
         let profile = Arc::new(Profile::open(specification)?);
@@ -43,7 +40,6 @@ impl Drive {
     }
 }
 
-/// Shows it as a target, with the prefix `drive:`.
 impl fmt::Display for Drive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&modelled(&self.specification))
@@ -75,7 +71,6 @@ impl TargetSpec {
         }
     }
 
-    /// Whether it is a modelled drive.
     pub(crate) const fn is_modelled(&self) -> bool {
         matches!(self, Self::Modelled(_))
     }
@@ -91,7 +86,6 @@ impl TargetSpec {
     }
 }
 
-/// Shows it as given.
 impl fmt::Display for TargetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -113,7 +107,6 @@ pub(crate) fn device(path: PathBuf) -> PathBuf {
     if is_bare && is_device(&node) { node } else { path }
 }
 
-/// Whether the word names a modelled drive, or something that exists.
 pub(crate) fn is_target(word: &Path) -> bool {
     specification(word).is_some() || device(word.to_owned()).exists()
 }
@@ -129,7 +122,7 @@ pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
     })
 }
 
-/// How alike a name and a drive's are at least, of 1, for the name to be a misspelt one.
+/// The least likeness, of 1, at which a name counts as a misspelt drive.
 const ALIKE: f64 = 0.9;
 
 /// Returns the modelled drive that a name is like, if nothing has the name itself.
@@ -150,12 +143,10 @@ pub(crate) fn local_paths() -> impl TypedValueParser<Value = PathBuf> {
     Local(PathBufValueParser::new())
 }
 
-/// Returns an address without its secrets; `None` for a path.
 pub(crate) fn redacted(path: &Path) -> Option<String> {
     path.to_str().filter(|text| Address::parse(text).is_some()).map(Address::redacted)
 }
 
-/// Returns a parser for files that images of this machine name.
 pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let refused = |shown| UsageError(format!("{shown}: --allow-backing accepts only local files"));
@@ -184,7 +175,6 @@ pub(crate) fn topologies<T: Clone + Send + Sync + 'static>(
         .try_map(move |text| parse(&text))
 }
 
-/// Parses `--assume`: a topology in the form of [`Assume`], or a modelled drive.
 pub(crate) fn assume(text: &str) -> Result<Assume, String> {
     straddle_audit::examine::assume(text).map_err(|error| match misspelt(Path::new(text)) {
         Some(drive) => did_you_mean(drive),
@@ -199,7 +189,6 @@ pub(crate) struct Assumed {
     pub(crate) assume: Assume,
 }
 
-/// Parses a topology, or `TARGET=TOPOLOGY`.
 pub(crate) fn assumed(text: &str) -> Result<Assumed, String> {
     let error = match assume(text) {
         Ok(assume) => return Ok(Assumed { of: None, assume }),
@@ -243,7 +232,6 @@ impl<P: TypedValueParser> TypedValueParser for Local<P> {
     }
 }
 
-/// Returns why the command of this name refuses `path`: it is an address.
 fn refused(command: &str, path: &Path) -> Option<RefusedError> {
     let text = path.to_str()?;
     let fetch = Address::parse(text)?.ok().and_then(|address| address.fetch_command());
@@ -255,8 +243,8 @@ fn refused(command: &str, path: &Path) -> Option<RefusedError> {
     )))
 }
 
-/// Returns a command with which `target` can be read, if `error` is that another file is not opened and that
-/// file exists: `verb` with the files in `allowed` and this one, and `words`, which name the target.
+/// Returns a command with which `target` can be read, if `error` is that another file is not opened and it exists:
+/// `verb` with the files in `allowed` and this one, and `words`, which name the target.
 pub(crate) fn allowing_backing(
     error: &anyhow::Error,
     verb: &str,
@@ -289,8 +277,7 @@ pub(crate) fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Work on a thread of its own. If it does not end in time, the thread is abandoned and ends with the
-/// process.
+/// Work on a thread, which is abandoned and ends with the process if it does not end in time.
 pub(crate) struct Pending<T> {
     answer: Option<Receiver<T>>,
     until: Instant,

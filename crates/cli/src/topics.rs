@@ -1,8 +1,7 @@
 //! What `straddle explain` knows besides rules: old partitioning tools, terms, and messages of other programs.
 //!
-//! Invariants: the text is data (`topics/*.toml`, compiled in), and every topic names its sources.
-//! A message is a pattern in that data (`message`); what its numbers mean is arithmetic (`numbers`), which says
-//! nothing where they do not decide.
+//! Invariants: the text is data (`topics/*.toml`, compiled in), and every topic names its sources. A message is a
+//! pattern in that data (`message`); the arithmetic of its numbers (`numbers`) says nothing where they do not decide.
 
 mod message;
 mod numbers;
@@ -24,7 +23,6 @@ macro_rules! texts {
     ($($name:literal)*) => { &[$(include_str!(concat!("topics/", $name, ".toml"))),*] };
 }
 
-/// The topics, in the order in which they are listed.
 const TEXTS: &[&str] = texts! {
     "fdisk" "cfdisk" "parted" "gparted" "gdisk" "windows" "63" "not-aligned" "stacked-start"
     "best-performance" "sector-boundary" "cylinder" "3072-bytes" "33553920" "optimal-transfer" "io-size"
@@ -85,7 +83,6 @@ pub(crate) struct Version {
     pub(crate) right: String,
 }
 
-/// What a user can ask for.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     Rule(&'static Rule),
@@ -126,13 +123,12 @@ pub(crate) fn all() -> &'static [Topic] {
     PARSED.get_or_init(|| TEXTS.iter().filter_map(|text| toml::from_str(text).ok()).collect())
 }
 
-/// Returns the names that are worth completing: the codes of rules and the names of topics.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.code.as_str()).chain(all().iter().map(|topic| topic.name.as_str()))
 }
 
-/// Returns what `words` ask for: the messages in them; or else names, of which each may be several words
-/// (`3072 bytes`), in one argument or more. The error is the first word that means nothing.
+/// The messages in `words`; or else names, of which each may be several words (`3072 bytes`), in one argument or
+/// more. The error is the first word that means nothing.
 pub(crate) fn subjects(words: &[String]) -> Result<Vec<Subject>, String> {
     // The numbers of a message are not words of their own.
     if !words.iter().any(|word| straddle_audit::rule(word).is_some()) {
@@ -177,8 +173,7 @@ fn subject(asked: &str) -> Option<Subject> {
     named.get(&plain(asked)).cloned()
 }
 
-/// Returns the shipped drive whose name is among the words, as a drive reports it or as it is modelled:
-/// `WDC WD10EARS-00Y5B1`.
+/// The name is among the words as a drive reports it or as it is modelled: `WDC WD10EARS-00Y5B1`.
 pub(crate) fn drive(words: &[String]) -> Option<&'static str> {
     let is_of = |word: &str, name: &str| {
         let rest = word.strip_prefix("drive:").unwrap_or(word).strip_prefix(name);
@@ -214,7 +209,6 @@ pub(crate) fn questions() -> &'static [Question] {
     PARSED.get_or_init(|| TEXT.split("\n## ").skip(1).map(question).collect())
 }
 
-/// Returns the terms of the glossary, also those that share an entry: `512n, 512e, 4Kn`.
 pub(crate) fn terms() -> &'static [Question] {
     static PARSED: OnceLock<Vec<Question>> = OnceLock::new();
     PARSED.get_or_init(|| {

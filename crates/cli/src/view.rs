@@ -1,7 +1,7 @@
 //! Results in the forms that people and programs read. Of a command whose result is shown in one way, its file has it.
 //!
-//! Invariants: it describes a complete result. It measures nothing, decides nothing, and knows no
-//! arguments. The commands decide what is printed where.
+//! Invariants: it describes a complete result. It measures nothing, decides nothing, and knows no arguments. The
+//! commands decide what is printed where.
 
 pub mod chart;
 pub mod html;
@@ -17,7 +17,7 @@ use straddle_measure::real::format_moment;
 
 use crate::commands::check::CheckArguments;
 
-/// Says what each page and drawing says of itself: which version made it, on which host, when, and by which command.
+/// Says which version made a page or drawing, on which host, when, and by which command.
 pub(crate) fn made() -> String {
     let words = std::env::args_os().skip(1).map(|word| quote(&word.to_string_lossy()));
     let command = ["straddle".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ");
@@ -26,8 +26,8 @@ pub(crate) fn made() -> String {
     format!("Made by straddle {version}{host}, {now}: {command}")
 }
 
-/// Escapes `text` for markup, so that the parser finds none in it. Hidden characters, line breaks included,
-/// become blanks: most of them are not allowed in XML 1.0, even as a reference.
+/// Escapes `text` for markup. Hidden characters, line breaks included, become blanks: most of them are not allowed in
+/// XML 1.0, even as a reference.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -43,7 +43,6 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Names that many machines have.
 const COMMON: [&str; 4] = ["", "(none)", "localhost", "localhost.localdomain"];
 
 /// Returns the name of this machine if the run audits all its disks, and it has a name of its own.
@@ -51,7 +50,6 @@ pub(crate) fn audited_host(arguments: &CheckArguments) -> Option<String> {
     arguments.is_of_this_machine().then(host_name).flatten()
 }
 
-/// Returns the name of this machine, if it has one of its own.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !COMMON.contains(&name.as_str()))

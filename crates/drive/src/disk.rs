@@ -67,7 +67,6 @@ pub(crate) struct Disk {
     pub(crate) record: Record,
 }
 
-/// What the firmware does, whatever its state.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     /// Log2 of the physical sector's size, in bytes.
@@ -80,7 +79,6 @@ struct Rules {
 }
 
 impl Rules {
-    /// The first physical sector of the bytes from `start` to `end`, and the one after the last.
     fn sectors(&self, start: u64, end: u64) -> (u64, u64) {
         (start >> self.shift, ((end - 1) >> self.shift) + 1)
     }
@@ -93,7 +91,6 @@ struct Logs {
     partial: Option<PartialLog>,
 }
 
-/// What is in memory besides the write buffer.
 #[derive(Clone, Debug)]
 struct Memory {
     reads: ReadCache,
@@ -101,7 +98,6 @@ struct Memory {
     written: Kept,
 }
 
-/// The reads that need the medium.
 #[derive(Clone, Debug)]
 struct Reads {
     waiting: Vec<Read>,
@@ -126,7 +122,6 @@ struct Read {
     place: Position,
     /// Its first byte, counted from the start of its first sector.
     into: u32,
-    /// Whether the previous command was a write.
     after_write: bool,
 }
 
@@ -148,11 +143,8 @@ enum Work {
         sector: u64,
     },
     Write,
-    /// A flush to the media cache.
     Log,
-    /// A write of partial sectors to their log.
     Partial,
-    /// The read of parts to be put in place.
     Fetch,
     /// The read and the write of a sector whose parts are put in place, or of its band.
     PutInPlace {
@@ -161,12 +153,10 @@ enum Work {
     },
 }
 
-/// What a read took from the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Took {
     /// Sectors in place, to the last of which the heads are near.
     InPlace,
-    /// Sectors in place, and parts of them from the log.
     Both,
     /// Parts from the log alone.
     Logged,
@@ -245,7 +235,6 @@ impl Disk {
         self.now = self.now.max(until);
     }
 
-    /// Reports the next completion to the host, and takes the commands that were waiting for it.
     fn complete_next(&mut self, done: &mut Vec<Completion>) {
         let Some((completion, flushed)) = self.queue.pop() else { return };
         done.push(completion);

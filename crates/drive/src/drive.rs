@@ -6,13 +6,12 @@ use crate::disk::Disk;
 use crate::profile::{Body, Claims, Profile};
 use crate::ssd::{Card, Ssd};
 
-/// A change to what the medium holds, for code that keeps the contents. Spans are byte offsets as the host
-/// counts them.
+/// A change to what the medium holds. Spans are byte offsets as the host counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the time, the first byte and the number of bytes")]
 pub enum MediaEvent {
-    /// The drive begins to store the span. The data that its buffer holds now is what will be on the medium
-    /// at the matching [`MediaEvent::Stored`].
+    /// The drive begins to store what its buffer holds of the span now; durable at the matching
+    /// [`MediaEvent::Stored`].
     Storing { at: Time, offset: u64, length: u64 },
     /// The span is durable, with the data that it had at the matching [`MediaEvent::Storing`].
     Stored { at: Time, offset: u64, length: u64 },
@@ -20,7 +19,6 @@ pub enum MediaEvent {
     Discarded { at: Time, offset: u64, length: u64 },
 }
 
-/// The counters and the recorded media events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) counters: Counters,

@@ -193,8 +193,7 @@ pub fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
     zones
 }
 
-/// Returns the sustained transfer rate over one serpentine of the zone, with the tracks and the skews between
-/// them (the manuals' A / (B + C + D)).
+/// Over one serpentine of the zone, with the tracks and the skews between them (the manuals' A / (B + C + D)).
 fn rate(zone: &Zone, disk: &DiskParameters, physical: u64) -> f64 {
     let surfaces = f64::from(disk.geometry.surfaces());
     let width = f64::from(disk.geometry.width().min(zone.tracks));

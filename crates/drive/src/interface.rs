@@ -6,8 +6,7 @@ use straddle_units::io::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sectors {
-    /// The unit that can be written without a read-modify-write, in bytes: the physical sector, or the
-    /// indirection unit.
+    /// The unit that can be written without a read-modify-write, in bytes: physical sector or indirection unit.
     #[serde(rename = "physical_bytes")]
     pub physical: u64,
     /// Bytes by which the firmware shifts every address upward: 512 with the XP jumper.
@@ -37,8 +36,7 @@ impl Interface {
     }
 }
 
-/// The time to transfer `bytes` at `nanos_per_mib`, rounded up, so that the last bit is never early. It does
-/// not overflow, however large the drive.
+/// Rounded up, so that the last bit is never early. It does not overflow, however large the drive.
 pub(crate) const fn transfer_time(bytes: u64, nanos_per_mib: u64) -> Nanos {
     #[allow(
         clippy::cast_possible_truncation,

@@ -1,8 +1,9 @@
 //! Profiles: a modelled drive as data, each number with its source.
 //!
 //! A profile is TOML. Any value may be written plainly or as `{ value = …, source = "…" }`; the shipped ones
-//! give every number a source, or `fitted`. `base` names a profile to start from. `[variants."jumper=on"]`
-//! holds the changes made by the option in `drive:NAME,jumper=on`. Values are checked once, here: only this
+//! give every number a source, or `fitted`. `base` names a profile to start from. `[variants."jumper=on"]` holds the
+//! changes made by the option in `drive:NAME,jumper=on`. Only this crate makes a [`Profile`], and the code below
+//! relies on every figure being possible.
 //! crate makes a [`Profile`], and the code below relies on every figure being possible.
 
 mod builtin;
@@ -24,8 +25,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset};
 use crate::disk::{DiskParameters, Geometry, GeometryError, RmwPolicy, SeekCurve, SeekError};
 use crate::ssd::{FlashError, SsdParameters};
 
-/// A drive that can be modelled. Its values have been checked and cannot be set afterwards: another value is
-/// another text, which is checked as well.
+/// A drive that can be modelled. Its values have been checked and cannot be set afterwards.
 ///
 /// ```compile_fail,E0594
 /// let mut profile = straddle_drive::Profile::open("wd10ears").unwrap();
@@ -204,8 +204,7 @@ impl Profile {
         Boundary::new(ByteCount::new(self.sectors.physical), ByteCount::new(self.first_boundary()))
     }
 
-    /// The unit that the drive claims to write in: a disk's physical sector; the preferred minimum I/O of an
-    /// SSD (NVMe NPWG), which is where it reports its indirection unit.
+    /// The unit that the drive claims to write in: a disk's physical sector; an SSD's NVMe NPWG.
     pub fn claimed_unit(&self) -> u64 {
         match self.body {
             Body::Disk(_) => self.claims.physical_sector,
@@ -220,13 +219,11 @@ impl Profile {
     }
 }
 
-/// The name and the options of a specification.
 fn parts(specification: &str) -> (&str, Vec<&str>) {
     let mut parts = specification.split(',');
     (parts.next().unwrap_or_default(), parts.collect())
 }
 
-/// The distance from `offset` to the next multiple of `unit`, all in bytes.
 fn to_next(unit: u64, offset: u64) -> u64 {
     let unit = Boundary::multiples_of(ByteCount::new(unit));
     unit.map_or(0, |unit| unit.to_next(ByteOffset::new(offset)).get())
@@ -241,9 +238,8 @@ impl Profile {
         }
     }
 
-    /// The policies for partial sectors that this drive may follow, each an option `rmw=NAME`: those that
-    /// published figures suggest, and its own. Empty where no request can cover a physical sector in part, and
-    /// where tracks are shingled.
+    /// The policies that this drive may follow, each an option `rmw=NAME`: those that published figures suggest, and
+    /// its own. Empty where no request can cover a physical sector in part, and where tracks are shingled.
     pub fn plausible_policies(&self) -> Vec<RmwPolicy> {
         let Body::Disk(disk) = &self.values.body else { return Vec::new() };
         let shingled = disk.log.is_some_and(|log| log.band.is_some());
@@ -327,9 +323,8 @@ pub struct FirmwareRange {
 }
 
 impl FirmwareRange {
-    /// Returns the range of `ratio` over [`Profile::plausible_policies`] of a drive but
-    /// [`RmwPolicy::Logged`], which defers the cost of a run to when its log is full. `None` if the policy
-    /// makes no difference, if the drive's specification chooses one, or if a ratio is not known.
+    /// The range of `ratio` over [`Profile::plausible_policies`] but [`RmwPolicy::Logged`], which defers the cost of
+    /// a run. `None` if the policy makes no difference or the specification chooses one, or if a ratio is unknown.
     pub fn of(specification: &str, ratio: impl Fn(&Profile) -> Option<f64>) -> Option<Self> {
         if specification.split(',').any(|option| option.starts_with("rmw=")) {
             return None;

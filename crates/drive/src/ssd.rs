@@ -1,10 +1,10 @@
 //! A solid-state drive: flash behind a mapping table.
 //!
-//! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit
-//! makes the drive read the rest of the unit first, unless the host sends it in time. Overwritten data
-//! becomes stale where it lies. Garbage collection moves what is still valid in a block, and then the block
-//! is erased. Every byte that is programmed is counted once, either for the host (whole units, and the
-//! padding of a page) or for garbage collection; and every unit is mapped to exactly one valid slot, or none.
+//! Nothing is written in place. The mapping table counts in *indirection units*; a write of less than a unit makes
+//! the drive read the rest of the unit first, unless the host sends it in time. Garbage collection moves what is
+//! still valid in a block, and then the block is erased. Every byte that is programmed is counted once, for the host
+//! (whole units, and the padding of a page) or for garbage collection; every unit is mapped to exactly one valid
+//! slot, or none.
 //!
 //! Not modelled: wear and bad blocks, read retries, planes as such (a page may stand for those of all
 //! planes), program suspension, a second register in a die, an SLC cache, the flash that holds the mapping
@@ -63,13 +63,11 @@ pub(crate) struct Ssd {
     /// With more partial units than this in the buffer, the rests of some are read.
     partial_limit: u32,
     destage_after: u64,
-    /// Whether the timer for `destage_after` is running.
     age_timer: bool,
     power_loss_protection: bool,
     mapping: Mapping,
     blocks: Blocks,
     groups: Groups,
-    /// Scratch space for the units of a new group.
     units: Vec<Option<Unit>>,
     collector: Collector,
     nand: Nand,
@@ -124,7 +122,6 @@ impl Ssd {
         self.host.outstanding()
     }
 
-    /// Bytes of the units in the buffer, including those being programmed.
     pub(crate) fn buffered_bytes(&self) -> u64 {
         u64::from(self.buffer.used) << self.layout.unit_shift
     }

@@ -81,7 +81,6 @@ fn figures(fit: &Fit) -> String {
     aligned(table, 1..6)
 }
 
-/// Aligns these columns of the table to the right, and paints its heading.
 fn aligned(mut table: comfy_table::Table, columns: std::ops::Range<usize>) -> String {
     right(&mut table, columns);
     folded(&mut table);

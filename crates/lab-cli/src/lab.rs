@@ -106,7 +106,6 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         return Err(error).context("the command's output could not be written");
     }
     if ended.cut {
-        // The command has no status: it did not end.
         return Ok(Exit::Failed);
     }
     Ok(Exit::Command(u8::try_from(ended.status).unwrap_or(u8::MAX)))
@@ -138,7 +137,6 @@ impl<'a> Aside<'a> {
     }
 }
 
-/// Begins the recording of the drives, named as the guest names them.
 fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
     let Some(path) = &arguments.record else { return Ok(None) };
     if [&arguments.trace, &arguments.events].contains(&&arguments.record) {
@@ -151,7 +149,6 @@ fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
     Modelled::begin(path, &drives, &stores).map(Some)
 }
 
-/// Removes what killed runs left behind.
 fn clean() -> Result<Exit> {
     let mut parents = vec![guest::run_folders(), std::env::temp_dir()];
     parents.dedup();

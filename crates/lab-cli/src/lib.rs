@@ -1,5 +1,4 @@
-//! What `straddle-lab` does: modelled drives under a Linux guest, served to other programs, and in published experiments.
-//! Arguments, exit codes and output are those of `straddle_cli`.
+//! What `straddle-lab` does. Arguments, exit codes and output are those of `straddle_cli`.
 
 mod fit;
 mod lab;

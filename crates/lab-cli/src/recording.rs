@@ -16,7 +16,6 @@ use straddle_units::io::{Completion, Nanos, Request, RequestId, Time};
 /// The first of the block devices' major numbers that Linux leaves to local use.
 const LOCAL: u32 = 240;
 
-/// Returns the effect of a power cut that was asked for.
 pub(crate) fn tear(name: TearName) -> Tear {
     match name {
         TearName::Garbage => Tear::Garbage,
@@ -27,7 +26,6 @@ pub(crate) fn tear(name: TearName) -> Tear {
 /// The recorder, and whether all was written so far; `None` once it has ended.
 type Shared = Arc<Mutex<Option<(Recorder<Whole>, io::Result<()>)>>>;
 
-/// The recording of modelled drives, which each of them adds to.
 #[derive(Clone, Debug)]
 pub(crate) struct Modelled {
     shared: Shared,
@@ -59,7 +57,6 @@ impl Modelled {
         Ok(Self { shared: Arc::new(Mutex::new(Some((recorder, Ok(()))))), path: path.to_owned() })
     }
 
-    /// Returns what sees the requests of the drive at this place.
     pub(crate) fn watch(&self, index: usize) -> Box<dyn Watch> {
         let device = number(index);
         Box::new(Watching { shared: Arc::clone(&self.shared), device, outstanding: HashMap::new() })
@@ -74,7 +71,6 @@ impl Modelled {
     }
 }
 
-/// The kernel's number of the drive at this place.
 fn number(index: usize) -> u32 {
     (LOCAL << 20).saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
 }

@@ -84,7 +84,6 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
 }
 
-/// Judges the figures of this run.
 fn of_run(experiments: &[ReproducedExperiment]) -> Result<JudgedFigures> {
     let mut figures = Vec::new();
     for experiment in experiments {
@@ -94,8 +93,7 @@ fn of_run(experiments: &[ReproducedExperiment]) -> Result<JudgedFigures> {
     Ok(JudgedFigures { joints: joint::judge(&figures), published })
 }
 
-/// Judges the figures of earlier runs, and those of the steps that need only a drive and that none of these
-/// ran.
+/// Of earlier runs, and of the steps that need only a drive and that none of these ran.
 fn judged(experiments: &[Experiment], drive: Option<&str>, results: &[PathBuf]) -> Result<JudgedFigures> {
     let is_wanted = |name: &str| drive.is_none_or(|drive| base(drive) == base(name));
     let mut parts = Vec::new();
@@ -227,7 +225,6 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
     })
 }
 
-/// Returns the command that repeats this run.
 fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let mut words = vec!["straddle reproduce".to_owned()];
     words.extend(names.iter().map(|name| output::quote_path(Path::new(name))));

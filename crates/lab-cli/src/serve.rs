@@ -83,7 +83,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Parses an address to listen on.
 fn endpoint(option: &str, text: &str) -> Result<Endpoint, UsageError> {
     text.parse().map_err(|error| UsageError(format!("{option}: {text}: {error}")))
 }
@@ -142,8 +141,7 @@ struct Class {
     replies: u64,
 }
 
-/// Returns the classes of a histogram that are not empty: their bounds are 1, 2 and 5 times each power of
-/// ten, from 10 µs up to 1 s.
+/// Not empty; the bounds are 1, 2 and 5 times each power of ten, from 10 µs up to 1 s.
 fn classes(latency: &Latency) -> Vec<Class> {
     let mut below = 0;
     let bounds = (4..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
@@ -160,7 +158,6 @@ fn classes(latency: &Latency) -> Vec<Class> {
 /// Characters of the longest bar.
 const BAR: u64 = 40;
 
-/// Returns the current state, with the rates since `before`.
 fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
     let (since, earlier) = before.unwrap_or_default();
     let seconds = now.elapsed.saturating_sub(since).as_secs_f64();

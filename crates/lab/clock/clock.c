@@ -43,8 +43,7 @@ struct answer {
 	uint64_t now, next, raised;
 };
 
-/* Everything that a handler may read or change is volatile, because the compiler assumes that a system call does
- * not run code of this file. */
+/* Volatile where a handler may read or change it: the compiler assumes that a system call runs no code of this file. */
 volatile uint64_t guest_now = POWER_ON;
 volatile struct report report;
 pid_t owner;
@@ -146,23 +145,20 @@ static void charge(uint64_t cost)
 
 /* --- a guest that computes -------------------------------------------------------------------------------------- */
 
-/* A guest that computes does nothing that is charged for, so its clock would stand still. Therefore check at
- * intervals whether anything but processor time was used since the last check. The host decides how much that is. So
- * each check counts for no more than the interval between two of them.
+/* A guest that computes does nothing that is charged for, so its clock would stand still. Therefore check at intervals
+ * whether anything but processor time was used since the last check, each of which counts for no more than the interval.
  *
- * A program is charged for the processor time that it used, in slices. The first is longer: a run with less
- * computing than that does not depend on the host's speed.
+ * A program is charged for the processor time that it used, in slices. The first is longer: a run with less computing
+ * than that does not depend on the host's speed.
  *
- * A kernel that computes may be waiting for its next tick. Its RAID code does so in every boot: it measures five
- * routines by counting what each can do in 16 ticks. To distinguish it from a kernel that is merely busy, it must
- * be found in the same code (a loop of a few instructions, or a few KiB of routines) in many checks in a row; no
- * other code of the boot takes as long as two. From then on that code is known. The kernel gets a tick when two
- * checks in a row, with time used before each, find it there. So it gets as many ticks as the code waits for,
- * wherever the host interrupts it. The exact instruction is not revealed (interrupts.c).
+ * A kernel that computes may be waiting for its next tick, as its RAID code does in every boot: it measures five routines
+ * by counting what each can do in 16 ticks. To distinguish it from a kernel that is merely busy, it must be found in the
+ * same code (a loop of a few instructions, or a few KiB of routines) in many checks in a row; no other code of the boot
+ * takes as long as two. That code is then known: the kernel gets a tick when two checks in a row, with time used before
+ * each, find it there, so as many ticks as the code waits for, wherever the host interrupts it (see interrupts.c).
  *
- * After the first request to a drive any code may look like that, and a kernel that makes no progress for long gets
- * a tick so that it does not hang. The time of such a tick depends on the host, so these ticks are counted.
- */
+ * After the first request to a drive any code may look like that. A kernel that makes no progress for long gets a tick so
+ * that it does not hang; these ticks are counted, because their time depends on the host. */
 enum {
 	LOOK_AT_BOOT = 1000000,
 	LOOK_LATER = 5000000,
@@ -194,8 +190,7 @@ static void look_every(long nanoseconds)
 	interval_of_looks = nanoseconds;
 }
 
-/* Returns the processor time that the process `pid` has used since the last check, at most the interval between
- * two checks. */
+/* Processor time since the last check, at most the interval between two checks. */
 static uint64_t used_since_last(pid_t pid, uint64_t *last)
 {
 	uint64_t used = cpu_time(pid), before = *last;
@@ -233,7 +228,7 @@ static void tick(int is_late)
 	charge(deadline > guest_now ? deadline - guest_now : 0);
 }
 
-/* Code in which the kernel was found waiting for a tick. */
+/* Where the kernel was found waiting for a tick. */
 static struct place {
 	uint64_t low, high;
 } places[MOST_PLACES];
@@ -344,10 +339,9 @@ uint64_t next_random(void)
 	return z ^ z >> 31;
 }
 
-/* Libraries, heap and stack must have the same addresses in every run, because the guest's kernel takes its
- * memory from the end of its heap. This property of the process survives exec, so set it and execute the program
- * again. This is done always, so that the contents of the stack are the same as well. A host that forbids it
- * (some containers do) is reported. */
+/* Libraries, heap and stack must have the same addresses in every run, because the guest's kernel takes its memory from the
+ * end of its heap. The setting survives exec, so set it and always execute the program again, for the same contents of the
+ * stack. A host that forbids it (some containers do) is reported. */
 static void fix_addresses(char **arguments)
 {
 	struct rlimit stack = { STACK, RLIM_INFINITY }, present;
@@ -443,8 +437,7 @@ int timer_settime(timer_t timer, int flags, const struct itimerspec *restrict va
 	return 0;
 }
 
-/* The kernel calls this before it sleeps, and does not sleep if no timer is set. An outstanding completion must
- * let it sleep too. */
+/* Called before the kernel sleeps, which needs a timer that is set or, here, an outstanding completion. */
 int timer_gettime(timer_t timer, struct itimerspec *value)
 {
 	(void)timer;
@@ -457,7 +450,6 @@ int timer_gettime(timer_t timer, struct itimerspec *value)
 	return 0;
 }
 
-/* The kernel is idle. */
 int sigsuspend(const sigset_t *mask)
 {
 	report.events++;

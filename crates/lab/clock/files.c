@@ -1,9 +1,8 @@
 /* The guest's kernel and the files of the host. The numbers of files are those of the table (table.c).
  *
- * What changes from run to run although the files do not is hidden from the kernel: the times of access and of
- * inode changes, and the host's time at which the guest itself modified a file. What the guest writes to the
- * script's terminals waits for their readers, which takes none of the guest's time.
- */
+ * What changes from run to run although the files do not is hidden from the kernel: the times of access and of inode
+ * changes, and the host's time at which the guest itself modified a file. Writes to the script's terminals wait for their
+ * readers, which takes none of the guest's time. */
 #define _GNU_SOURCE
 #include "table.h"
 
@@ -37,8 +36,7 @@ __attribute__((constructor)) static void start(void)
 
 /* --- when files were modified ------------------------------------------------------------------------------------- */
 
-/* A file that was modified since the start was modified by the guest, at a time of its own, which is recorded by
- * inode as far as there is room; otherwise the time of power-on is shown. */
+/* The guest's own times of modification, by inode; where there is no room, the time of power-on is shown. */
 #define MODIFIED (1 << 16)
 
 static struct {
@@ -235,9 +233,8 @@ int rename(const char *from, const char *to)
 	return result;
 }
 
-/* The kernel renames with flags by this function. All other calls that arrive here, ours included, go straight
- * to the host. Only the call itself knows how many arguments there are, so the maximum is passed on, the last
- * from the caller's stack. */
+/* The kernel renames with flags by this function. All other calls, ours included, go straight to the host, with the maximum
+ * number of arguments, because only the call itself knows how many there are. */
 __attribute__((no_sanitize("address"))) long syscall(long number, ...)
 {
 	va_list arguments;
@@ -288,8 +285,7 @@ int fstat64(int fd, struct stat64 *status)
 
 /* --- the script's terminals --------------------------------------------------------------------------------------- */
 
-/* Readers of the terminals must not influence what the guest does. So writes block, and no interrupt reports
- * that there is room again. */
+/* Readers must not influence what the guest does: writes block, and no interrupt reports that there is room again. */
 int fcntl(int fd, int command, ...)
 {
 	va_list arguments;

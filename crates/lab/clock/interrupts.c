@@ -1,16 +1,13 @@
 /* What the guest's kernel learns from an interrupt: only that it came.
  *
- * The kernel mixes the instruction at which an interrupt found it into its random numbers. For the timer it takes
- * that from the signal's context, which is somewhere in a spinning loop or in a library of the host. For other
- * interrupts it takes it from a structure on the stack that it does not fill in (arch/um/os-Linux/signal.c,
- * sig_handler_common(), Linux 6.1), so from whatever was on that stack before: process numbers and times of the
- * host, the registers of the last signal. Therefore its handlers get an empty context, and a stack that was
- * cleared.
+ * The kernel mixes the instruction at which an interrupt found it into its random numbers. For the timer it takes that from
+ * the signal's context: somewhere in a spinning loop or a library of the host. For other interrupts it takes it from a
+ * structure on the stack that it does not fill in (arch/um/os-Linux/signal.c, sig_handler_common(), Linux 6.1), so from
+ * process numbers and times of the host, and registers of the last signal. Therefore its handlers get an empty context, and
+ * a cleared stack.
  *
- * Its fault handlers run on the same stack, and deferred interrupts are delivered in them. So their stack is
- * cleared as well, but they keep the context of the fault. No handler is interrupted by the watchdog, whose frame
- * would come at a moment that depends on the host.
- */
+ * Fault handlers run on the same stack, and deferred interrupts are delivered in them: their stack is cleared as well, but
+ * they keep the context of the fault. The watchdog, whose moment depends on the host, interrupts no handler. */
 #define _GNU_SOURCE
 #include "clock.h"
 
@@ -42,8 +39,7 @@ static void enter(int signal, siginfo_t *info, void *context)
 		context = &nowhere;
 	}
 	note('i', signal, 0, 0, 0);
-	/* Cleared from the low end to where the handler's frames begin. This function calls others, so it keeps
-	 * nothing below the stack pointer. */
+	/* Up to where the handler's frames begin. This function calls others, so it keeps nothing below the stack pointer. */
 	register char *high __asm__("rsp");
 	char *low = (char *)stack.ss_sp + THREAD_INFO;
 	if (stack.ss_sp && high > low && high <= (char *)stack.ss_sp + stack.ss_size) {

@@ -1,6 +1,4 @@
-/* Whose the host's files are, in a user namespace: root's files, among them programs that are root's whoever runs
- * them, would be nobody's.
- */
+/* In a user namespace, root's files on the host, among them set-user-ID programs, would appear to be nobody's. */
 #define _GNU_SOURCE
 #include "clock.h"
 
@@ -14,8 +12,7 @@
 
 static int is_mapped; /* the host shows root's files as those of NOBODY */
 
-/* Whether this process is in a user namespace, which serves to confine it. The initial one maps all numbers to
- * themselves, in one line. */
+/* The initial namespace maps all numbers to themselves, in one line. */
 static int in_user_namespace(void)
 {
 	char map[64] = "";

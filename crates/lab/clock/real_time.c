@@ -1,8 +1,6 @@
-/* Together with open.c, owners.c and registers.c, all that is preloaded into a User-Mode Linux that runs in the host's time.
+/* Preloaded into a User-Mode Linux that runs in the host's time, with open.c, owners.c and registers.c.
  *
- * The guest's memory is a file in /dev/shm or TMPDIR, which may be small or mounted noexec. So use a file that
- * needs neither.
- */
+ * The guest's memory is a file in /dev/shm or TMPDIR, which may be small or mounted noexec: use a file that needs neither. */
 #define _GNU_SOURCE
 #include "clock.h"
 

@@ -1,11 +1,8 @@
 /* Two corrections of how User-Mode Linux traces its processes.
  *
- * On processors with AMX the host requires the whole register state, 11 KB, when it is set. User-Mode Linux before
- * 6.13 has room for 2696 bytes, gets an error and dies in put_fp_registers(). So complete what it sets: the part
- * that it does not know is that of AMX, and is all zero, because no process in a guest is permitted to use AMX.
- *
- * Also, a guest that is killed leaves no process behind: its processes die with their tracer.
- */
+ * On processors with AMX the host requires the whole register state, 11 KB, when it is set. User-Mode Linux before 6.13 has
+ * room for 2696 bytes, gets an error and dies in put_fp_registers(). So complete what it sets with the part of AMX, which is
+ * all zero, because no process in a guest is permitted to use it. Also, a guest's processes die with their tracer. */
 #define _GNU_SOURCE
 #include "clock.h"
 
@@ -65,8 +62,7 @@ static int start_child(void *data)
 	return start.function(start.argument);
 }
 
-/* Starts the kernel's helpers and its processes. The start argument is never freed, because a child that shares
- * our memory may still need it. */
+/* The start argument is never freed: a child that shares our memory may still need it. */
 int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
 {
 	static int (*next)(int (*)(void *), void *, int, void *, ...);

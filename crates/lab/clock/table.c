@@ -1,10 +1,9 @@
 /* The table of the host files that the guest's kernel has open.
  *
- * The kernel's file system of host files (hostfs) keeps a descriptor for each inode in its cache, without a limit, but
- * the host by default allows a process 1024. So the numbers that it holds are our own. At most SLOTS files are actually
- * open; the others are opened again when they are used, if they are still the same files. Files that cannot be
- * opened again (removed, or closed to their owner) stay open.
- */
+ * The kernel's hostfs keeps a descriptor for each inode in its cache, without a limit, but the host by default allows a
+ * process 1024. So the numbers that it holds are our own. At most SLOTS files are actually open; the others are opened again
+ * when they are used, if they are still the same files. Files that cannot be opened again (removed, or closed to their owner)
+ * stay open. */
 #define _GNU_SOURCE
 #include "table.h"
 
@@ -53,7 +52,7 @@ struct file *file_of(int fd)
 	return fd >= FIRST && fd < FIRST + file_count && files[fd - FIRST].path ? &files[fd - FIRST] : NULL;
 }
 
-/* Opens the file again; -1 where that is not possible, or the path now names another file. */
+/* -1 where that is not possible, or the path now names another file. */
 static int reopened(const struct file *file)
 {
 	struct stat status;
@@ -112,7 +111,7 @@ static void take_slot(struct file *file)
 	file->slot = -1;
 }
 
-/* Closes all files that can be opened again. Returns whether there was any. */
+/* Closes all files that can be opened again. */
 static int make_room(void)
 {
 	int closed = 0;
@@ -192,7 +191,6 @@ int keep(int descriptor, const char *path, int flags)
 	return FIRST + number;
 }
 
-/* Whether the file is the one that the path names, or below it. */
 static int is_below(const struct file *file, const char *path, size_t length)
 {
 	return file->path && strncmp(file->path, path, length) == 0 && (!file->path[length] || file->path[length] == '/');
@@ -240,7 +238,6 @@ void renamed(const char *from, const char *to)
 	}
 }
 
-/* Two names were exchanged. */
 void exchanged(const char *one, const char *other)
 {
 	/* A temporary name that no file of a host has. */

@@ -1,9 +1,8 @@
 //! A Linux guest in virtual time, on modelled drives, or in the host's time ([`HostedJob`]).
 //!
-//! Invariants: a run in virtual time depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary
-//! process; a library that is preloaded into it (`clock/`) provides its time. However a run ends, it leaves no
-//! process, socket or file behind. Whatever root in the guest does, nothing on the host changes except what the
-//! job names (`confine`).
+//! Invariants: a run in virtual time depends on its [`Job`] only. The guest is User-Mode Linux, an ordinary process;
+//! a preloaded library (`clock/`) provides its time. However a run ends, it leaves no process, socket or file behind.
+//! Whatever root in the guest does, nothing on the host changes except what the job names (`confine`).
 
 /// The functions that are available to a script of the lab.
 pub const LIBRARY: &str = include_str!("../init/lib.sh");

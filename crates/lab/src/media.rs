@@ -1,9 +1,8 @@
 //! A modelled drive with contents, for any clock.
 //!
-//! Invariants: the model says when, the store says what. [`Served`] joins the two and reads no
-//! clock, so it can be used in virtual and in real time. Every later read sees a write at once. What survives
-//! a power cut is what the model says was on the medium. Only [`virtio`] describes such a drive to a guest's
-//! driver, and translates the driver's requests for it.
+//! Invariants: the model says when, the store says what. [`Served`] joins the two and reads no clock, so it works in
+//! virtual and in real time. Every later read sees a write at once. What survives a power cut is what the model says
+//! was on the medium. Only [`virtio`] describes such a drive to a guest's driver, and translates its requests.
 
 mod cut;
 mod served;

@@ -1,5 +1,5 @@
 //! Gives other programs access to a modelled drive with contents. `engine` adds the wall clock, [`Server`] the
-//! clients; neither knows how the other works. Nothing waits for one client.
+//! clients; neither knows how the other works.
 mod endpoint;
 mod engine;
 pub mod nbd;

@@ -1,9 +1,8 @@
 //! The device side of vhost-user for a block device.
 //!
-//! Invariants: it starts no thread, reads no clock and knows no drive, so the same code serves a machine in real
-//! time and a kernel in virtual time. Whatever the other side sends, nothing here panics, takes memory without
-//! bound, or waits: not for a message, not for its rest, not for room in a descriptor.
-//! After an error the connection can not be used any more.
+//! Invariants: it starts no thread, reads no clock and knows no drive, so it serves machines in real time and kernels
+//! in virtual time. Whatever the other side sends, nothing here panics, takes memory without bound, or waits: not for
+//! a message, not for its rest, not for room in a descriptor. After an error the connection cannot be used.
 //!
 //! The owner accepts a connection, waits for [`Connection::socket`] and, edge-triggered, for each of
 //! [`Connection::kicks`], and calls [`Connection::receive`] or [`Connection::take`]. It returns each request by

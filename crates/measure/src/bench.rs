@@ -1,8 +1,8 @@
 //! Workloads and statistics.
 //!
-//! It knows a target only through the [`Target`] trait, and reads no clock: time is the target's. A workload
-//! is a value; the same workload on a target of the same size sends the same requests. Memory does not grow
-//! with the number of requests, and no ratio is given without its uncertainty.
+//! It knows a target only through the [`Target`] trait, and reads no clock: time is the target's. The same workload
+//! on a target of the same size sends the same requests. Memory does not grow with the number of requests, and no
+//! ratio is given without its uncertainty.
 
 mod medium;
 mod random;

@@ -1,8 +1,8 @@
 //! Finds out what a drive really does, by timing alone.
 //!
-//! It reads no profile, no claim and no counter; claims are compared with the findings at the end. Every
-//! finding carries its evidence. If that does not suffice or contradicts itself, the finding is that it
-//! cannot be determined. `docs/probe.md` says how each property is found and what can mislead the probe.
+//! It reads no profile, no claim and no counter; claims are compared with the findings at the end. Every finding
+//! carries its evidence, or is that the property cannot be determined. `docs/probe.md` says how each property is
+//! found and what can mislead the probe.
 
 mod report;
 mod scan;

@@ -1,11 +1,10 @@
 //! Measures files and block devices, in real time.
 //!
-//! A target is left as it was. Every write contains the bytes that were read from its place before the first
-//! write; a journal on another file holds them too until the end. Other contents are written only to a file
-//! that was made for the measurement, or to a target that was named twice. Nothing is written outside the
-//! areas that a survey found, or beyond the target's end; both are checked last before the system call. The
-//! holes of a sparse file are holes again at the end. What other processes have written meanwhile is not
-//! overwritten, unless the owner agrees.
+//! A target is left as it was. Every write contains the bytes that were read from its place before the first write; a
+//! journal on another file holds them too until the end. Other contents are written only to a file that was made for
+//! the measurement, or to a target that was named twice. Nothing is written outside the areas that a survey found, or
+//! beyond the target's end; both are checked last before the system call. The holes of a sparse file are holes again
+//! at the end. What other processes have written is not overwritten, unless the owner agrees.
 //!
 //! The types enforce this. [`Prepared`] finds the areas within what an [`Intent`] allows, and is the only way
 //! to a target. Contents that are to stay are written through a session, which has a journal:

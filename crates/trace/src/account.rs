@@ -1,7 +1,7 @@
 //! The requests of a trace, by volume and operation.
 //!
-//! Accounts of the parts of a trace add up to that of the whole, except for what a [`Window`] merges, which adds up for
-//! separate traces. Memory does not grow with the number of requests.
+//! Accounts of the parts of a trace add up to that of the whole, except for what a [`Window`] merges. Memory does not
+//! grow with the number of requests.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,6 @@ impl Volume {
         }
     }
 
-    /// Counts a request; false if it ends past the last byte that 64 bits can name.
     #[inline]
     fn add(&mut self, operation: Operation, offset: u64, length: u64) -> bool {
         match operation {
@@ -98,16 +97,14 @@ pub struct Account {
 /// Takes requests, and the names of their volumes.
 pub type Each<'a> = &'a mut dyn FnMut(&[Record], &[String]) -> Result<(), TraceError>;
 
-/// The account of a part of a trace, its volumes by number.
 #[derive(Debug, Default)]
 pub(crate) struct PartialAccount {
     volumes: Vec<Volume>,
-    /// The earliest and the latest.
     times: Option<(Nanos, Nanos)>,
 }
 
 impl PartialAccount {
-    /// Counts a request; false if it ends past the last byte that 64 bits can name.
+    /// False if the request ends past the last byte that 64 bits can name.
     #[inline]
     pub(crate) fn add(&mut self, volume: usize, operation: Operation, offset: u64, length: u64) -> bool {
         if volume >= self.volumes.len() {
@@ -122,7 +119,6 @@ impl PartialAccount {
         self.volumes.len() > VOLUMES
     }
 
-    /// Brings what requests will change into the cache.
     pub(crate) fn touch(&self, requests: impl Iterator<Item = (usize, Operation, u64, u64)>) {
         let touched = requests.fold(0, |touched, (volume, operation, offset, length)| {
             let histogram = self.volumes.get(volume).and_then(|volume| volume.histogram(operation));
@@ -131,7 +127,6 @@ impl PartialAccount {
         std::hint::black_box(touched);
     }
 
-    /// Counts requests. An error is that of the first one that is wrong.
     fn batch(&mut self, batch: &[Record]) -> Result<(), (u64, LineError)> {
         if self.is_wide() {
             self.touch(batch.iter().map(|it| (it.volume, it.operation, it.offset, it.length)));
@@ -287,7 +282,7 @@ impl Account {
     }
 
     /// Returns the bytes that writes in whole units of `unit` sectors write for each byte asked for, if each volume
-    /// began where that is least. `None` without writes.
+    /// began where that is least.
     pub fn aligned(&self, unit: u64) -> Option<f64> {
         let best = |(_, volume): (&str, &Volume)| {
             let effects = volume.writes.effects(unit)?;
@@ -297,9 +292,8 @@ impl Account {
         self.volumes().filter_map(best).reduce(histogram::Effect::plus)?.amplification()
     }
 
-    /// Returns the writes that cost most on units of `unit` sectors, from a start at sector `start`: the writes of
-    /// one length to one volume that write most sectors besides their own, or those of one length to all volumes if
-    /// none has much to do with it. `None` if no write does.
+    /// Returns the writes that cost most on units of `unit` sectors, from a start at sector `start`: those of one
+    /// length to one volume, or to all volumes if no volume stands out, that write most sectors besides their own.
     pub fn costliest(&self, unit: u64, start: u64) -> Option<Share<'_>> {
         let mut all = 0;
         let mut by: BTreeMap<(&str, u16), u128> = BTreeMap::new();
@@ -325,7 +319,7 @@ impl Account {
     }
 }
 
-/// A volume with less than one part in this many of the cost is not worth its name.
+/// A volume with less than one part in this many of the cost is not named.
 const MUCH: u128 = 10;
 
 /// The writes of one length to one volume, and their share in what all writes cost.

@@ -1,6 +1,5 @@
-//! blktrace's binary files, one for each processor, merged by time.
-//!
-//! A record is in the byte order of its magic number. Late ones are put in order within a window; none is dropped.
+//! blktrace's binary files, one for each processor, merged by time. A record is in the byte order of its magic
+//! number. Late ones are put in order within a window; none is dropped.
 //!
 //! | byte | field of `struct blk_io_trace` |
 //! |---|---|
@@ -31,7 +30,7 @@ use crate::record::Sink;
 
 /// `BLK_IO_TRACE_MAGIC` with `BLK_IO_TRACE_VERSION`.
 pub(crate) const MAGIC: u32 = 0x6561_7407;
-/// Bytes of a record, without what follows it.
+/// Without what follows it.
 pub(crate) const RECORD: usize = 48;
 const CHUNK: usize = 256 * 1024;
 /// Records put in order of each file, or of a single one for all processors, each with buffers of 512 KiB.
@@ -65,7 +64,6 @@ const NAMES: usize = 1 << 12;
 
 pub(crate) const MINOR_BITS: u32 = 20;
 
-/// An event that counts as a request. They are in the order of time, then of the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     time: u64,
@@ -82,11 +80,9 @@ struct Stream<'a> {
     input: BufReader<Box<dyn Read + Send + 'a>>,
     name: String,
     is_swapped: bool,
-    /// Records read, and their bytes.
     number: u64,
     byte: u64,
     ended: bool,
-    /// What follows the record.
     payload: Vec<u8>,
 }
 
@@ -94,11 +90,9 @@ pub(crate) struct Blktrace<'a> {
     streams: Vec<Stream<'a>>,
     event: u32,
     any_order: bool,
-    /// Requests that wait for earlier ones.
     window: BinaryHeap<Reverse<Request>>,
     begun: bool,
     device: Option<(u32, usize)>,
-    /// What the recording says of itself, and the names that it gives to devices.
     origin: Origin,
     names: HashMap<u32, String>,
 }
@@ -130,7 +124,6 @@ impl<'a> Blktrace<'a> {
         }
     }
 
-    /// Reads a file up to its next request.
     fn next_of(&mut self, index: usize, sink: &mut Sink) -> Result<Option<Request>, TraceError> {
         let Some(stream) = self.streams.get_mut(index) else { return Ok(None) };
         while let Some(request) = stream.record(index)? {
@@ -293,7 +286,7 @@ impl Stream<'_> {
         Ok(Some(request))
     }
 
-    /// Fills the buffer from a place of the record on; returns how much of it, less than all at the end only.
+    /// Returns how much of the buffer was filled, less than all at the end only.
     fn fill(&mut self, buffer: &mut [u8], from: usize) -> Result<usize, TraceError> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -321,7 +314,6 @@ fn four(record: &[u8; RECORD], at: usize) -> u32 {
     u32::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// Returns the action of an event, with its category.
 pub(crate) const fn action(event: Event) -> u32 {
     match event {
         Event::Queue => 1 | 1 << 20,

@@ -1,7 +1,7 @@
 //! What a cache that holds writes for a while writes.
 //!
 //! A unit is written a fixed time after its first write since it was written last, with all that has come meanwhile.
-//! Writing it earlier never makes its writes fewer: so no cache that holds a write for at most this time writes fewer
+//! Writing it earlier never makes its writes fewer, so no cache that holds a write for at most this time writes fewer
 //! units. Memory is bounded by the number of units held; if more are dirty, the oldest is written early and counted.
 
 use std::collections::hash_map::Entry;
@@ -67,11 +67,10 @@ struct Pool {
     held: HashMap<(usize, u64), Covered>,
     /// The same in the order of their first write.
     order: VecDeque<(Time, (usize, u64))>,
-    /// What was written, by volume.
     written: Vec<Coalesced>,
 }
 
-/// A bit for each sector of a unit that is new.
+/// One bit per sector, set if it is new.
 struct Covered(Vec<u64>);
 
 impl Pools {
@@ -92,7 +91,6 @@ impl Pools {
         }
     }
 
-    /// Writes all that is held; returns what was written, of each size, by volume.
     pub(crate) fn finish(mut self) -> Vec<Vec<Coalesced>> {
         for pool in &mut self.pools {
             while pool.oldest(false) {}
@@ -154,7 +152,7 @@ impl Pool {
         counts.partial += u64::from(!first.is_multiple_of(unit)) + u64::from(!end.is_multiple_of(unit));
     }
 
-    /// Writes the unit that has been held longest; false if there is none.
+    /// False if none is held.
     fn oldest(&mut self, is_early: bool) -> bool {
         let Some((_, key)) = self.order.pop_front() else { return false };
         let is_partial = self.held.remove(&key).is_some_and(|covered| !covered.is_all(self.unit));

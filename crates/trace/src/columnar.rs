@@ -26,23 +26,20 @@ use crate::record::{Sink, Volumes};
 /// Rows read at a time: their columns stay in the processor's second cache.
 pub(crate) const ROWS: usize = 8192;
 
-/// A Parquet file, and its columns that are read.
 #[derive(Clone)]
 struct Table {
     file: Positioned,
     name: String,
     metadata: ArrowReaderMetadata,
-    /// The columns in the file: those of the plan, which may be structures of several.
+    /// Those of the plan, which may be structures of several.
     leaves: Vec<usize>,
 }
 
 pub(crate) struct Columnar {
     table: Table,
     converter: Converter,
-    /// The row groups that are still to be read.
     groups: Range<usize>,
     reader: Option<Group>,
-    /// Rows of the last batch that were handed on.
     handed: usize,
 }
 
@@ -88,7 +85,7 @@ impl Columnar {
         Self { table, converter, groups, reader: None, handed: 0 }
     }
 
-    /// Returns the file several times, each with its share of the row groups, to be read at the same time.
+    /// For reading at the same time, each with its share of the row groups.
     pub(crate) fn shares(&self, count: usize) -> Vec<Self> {
         let row_groups = self.table.metadata.metadata().row_groups();
         let row_groups = row_groups.get(self.groups.clone()).unwrap_or_default();
@@ -111,7 +108,6 @@ impl Columnar {
         &self.table.name
     }
 
-    /// Reads the next rows; `None` at the end.
     pub(crate) fn next_rows(&mut self, volumes: &mut Volumes) -> Result<Option<&Rows>, TraceError> {
         loop {
             if self.reader.is_none() && !self.next_group()? {
@@ -149,7 +145,7 @@ impl Columnar {
         }
     }
 
-    /// Begins the next row group that has rows; false if there is none.
+    /// False if no row group with rows is left.
     fn next_group(&mut self) -> Result<bool, TraceError> {
         for group in self.groups.by_ref() {
             match self.table.begin(group) {
@@ -167,7 +163,7 @@ impl Columnar {
         Ok(false)
     }
 
-    /// Reads nothing more: after an error the libraries' readers are as it left them.
+    /// After an error the libraries' readers are as it left them.
     fn give_up(&mut self) {
         self.groups = 0..0;
         let reader = self.reader.take();
@@ -242,7 +238,7 @@ impl Source for Columnar {
     }
 }
 
-/// Returns the leaves of these columns, which are not structures: others are, and have several.
+/// Other columns are structures and have several leaves.
 fn leaves(schema: &Schema, columns: &[usize]) -> Vec<usize> {
     let counts: Vec<usize> = schema.fields().iter().map(|field| count(field.data_type())).collect();
     columns.iter().map(|column| counts.iter().take(*column).sum()).collect()
@@ -259,7 +255,7 @@ fn count(kind: &DataType) -> usize {
     }
 }
 
-/// Returns the schema by which strings stay keys of a dictionary, as most files have them.
+/// Strings stay keys of a dictionary, as most files have them.
 fn with_dictionaries(schema: &Schema) -> Schema {
     let field = |field: &Arc<Field>| {
         let kind = match field.data_type() {

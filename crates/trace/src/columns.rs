@@ -1,6 +1,5 @@
 //! Which column of a table holds what, and in which unit: CSV and Parquet have the same map,
-//! `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A quantity that it leaves out is looked up by its usual
-//! names.
+//! `time=ts:us,op=type:0/1,offset=lba:sectors,…`. A quantity that it leaves out is looked up by its usual names.
 
 use std::str::FromStr;
 
@@ -28,16 +27,14 @@ pub(crate) enum Column {
     Index(usize),
 }
 
-/// A unit of time: ten to this power nanoseconds.
+/// Ten to this power nanoseconds.
 pub(crate) type Exponent = u32;
 
-/// How a column names the operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Values {
     /// By letters and words: `R`, `read`, `W` and so on.
     #[default]
     Words,
-    /// By values of its own.
     Own(Vec<(String, Operation)>),
 }
 
@@ -138,7 +135,7 @@ fn bytes(quantity: &'static str, unit: Option<&str>) -> Result<u64, ColumnsError
     }
 }
 
-/// Parses the values of a read, a write, a discard and a flush, of which the last two may be left out.
+/// Of a read, a write, a discard and a flush; the last two may be left out.
 fn values(unit: Option<&str>) -> Result<Values, ColumnsError> {
     let Some(unit) = unit else { return Ok(Values::Words) };
     let order = [Operation::Read, Operation::Write, Operation::Discard, Operation::Flush];
@@ -169,7 +166,6 @@ impl Column {
         }
     }
 
-    /// Returns how the column was given.
     fn name(&self) -> String {
         match self {
             Self::Index(index) => (index + 1).to_string(),
@@ -178,7 +174,6 @@ impl Column {
     }
 }
 
-/// Which columns of a table hold what, by their indices, and their units.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub(crate) time: Option<(usize, Exponent)>,
@@ -258,7 +253,6 @@ impl From<Values> for Names {
 }
 
 impl Names {
-    /// Returns the operation of a value.
     pub(crate) fn operation(&self, value: &[u8]) -> Option<Operation> {
         match value {
             [letter] => self.letter(*letter),

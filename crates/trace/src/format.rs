@@ -17,7 +17,6 @@ use crate::histogram::SECTOR;
 use crate::record::Sink;
 use crate::text::{self, Block};
 
-/// Parses the lines of one trace, in order.
 pub(crate) trait Lines: fmt::Debug + Send {
     /// Whether a line without a request is an event of another kind, and not a header.
     fn has_others(&self) -> bool {
@@ -40,9 +39,7 @@ pub(crate) trait Lines: fmt::Debug + Send {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quick<'a> {
-    /// The place after its end.
     pub(crate) next: usize,
-    /// The request; `None` if the line is none.
     pub(crate) request: Option<Request<'a>>,
 }
 
@@ -154,7 +151,6 @@ impl Format {
         Self::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// Returns the format of a trace with this first line.
     pub(crate) fn of_line(line: &str, how: &How) -> Option<Self> {
         if !how.columns.is_empty() {
             return Some(Self::Csv);
@@ -175,7 +171,6 @@ impl serde::Serialize for Format {
     }
 }
 
-/// A request as given on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     pub(crate) volume: Volume<'a>,
@@ -204,12 +199,10 @@ pub(crate) fn sectors(column: &'static str, value: &str) -> Result<u64, LineErro
     scaled(column, value, SECTOR)
 }
 
-/// Parses a number of units as bytes.
 pub(crate) fn scaled(column: &'static str, value: &str, unit: u64) -> Result<u64, LineError> {
     whole(column, value)?.checked_mul(unit).ok_or_else(|| wrong(column, value, "no disk is that large"))
 }
 
-/// The first fields of a line, and the number of all.
 pub(crate) struct Fields<'a, const N: usize> {
     fields: [&'a str; N],
     count: usize,
@@ -232,7 +225,6 @@ impl<'a, const N: usize> Fields<'a, N> {
         self.count
     }
 
-    /// Returns a field, or the error that it is missing.
     pub(crate) fn get(&self, column: &'static str, index: usize) -> Result<&'a str, LineError> {
         let field = self.fields.get(index).filter(|_| index < self.count);
         field.copied().ok_or(LineError::Missing { column, fields: self.count })
@@ -306,7 +298,6 @@ impl Event {
         }
     }
 
-    /// Returns the letter that blkparse prints.
     pub(crate) const fn letter(self) -> u8 {
         match self {
             Self::Queue => b'Q',

@@ -88,7 +88,6 @@ impl Histogram {
         true
     }
 
-    /// Counts several requests of a class.
     #[cold]
     pub(crate) fn add_many(&mut self, key: u32, requests: u64, beyond: u64) {
         self.counts.add_many(key, requests);
@@ -123,7 +122,7 @@ impl Histogram {
         self.keyed().into_iter().map(|(key, count)| (class_of(key), count))
     }
 
-    /// Returns the keys of the classes that occur, in order, with their counts.
+    /// In the order of the keys.
     pub(crate) fn keyed(&self) -> Vec<(u32, Count)> {
         let mut classes = Vec::with_capacity(self.counts.len());
         classes.extend(self.unsorted());
@@ -131,7 +130,6 @@ impl Histogram {
         classes
     }
 
-    /// Returns the classes that occur with their counts, in no order.
     pub(crate) fn unordered(&self) -> impl Iterator<Item = (Class, Count)> + '_ {
         self.unsorted().map(|(key, count)| (class_of(key), count))
     }
@@ -184,25 +182,23 @@ impl Count {
 /// Bits of a length in a key: it is below three MiB.
 const LENGTH_BITS: u32 = 13;
 
-/// Returns the class of a request of fewer than three MiB, as one number.
+/// Of a request of fewer than three MiB.
 #[inline]
 fn key(first: u64, sectors: u64) -> u32 {
     let key = (first % MIB) << LENGTH_BITS | sectors & ((1 << LENGTH_BITS) - 1);
     u32::try_from(key).unwrap_or(0)
 }
 
-/// Whether a number is the key of a class.
 pub(crate) fn is_key(key: u32) -> bool {
     let Class { first, length } = class_of(key);
     u64::from(first) < MIB && (1..EXACT + MIB).contains(&u64::from(length))
 }
 
-/// Whether the requests of a class may have whole MiB beyond its length.
 pub(crate) fn is_long(key: u32) -> bool {
     exact(class_of(key).length).is_none()
 }
 
-/// Returns the length of a class, if all its requests have it.
+/// If all requests of the class have it.
 pub(crate) fn exact(length: u16) -> Option<u64> {
     Some(u64::from(length)).filter(|length| *length < EXACT)
 }

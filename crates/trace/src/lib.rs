@@ -1,8 +1,8 @@
 //! Block traces: reading them, counting what they do to units, and replaying them on modelled drives.
 //!
-//! Invariants: a trace is read while it is counted or replayed, so memory use does not depend on its
-//! length. Every error names the file, and the line if it concerns one. The same trace on the same drive gives the
-//! same report on every machine.
+//! Invariants: a trace is read while it is counted or replayed, so memory use does not depend on its length. Every
+//! error names the file, and the line if it concerns one. The same trace on the same drive gives the same report on
+//! every machine.
 
 mod account;
 mod blktrace;

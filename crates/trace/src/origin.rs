@@ -1,7 +1,7 @@
 //! What a recording says of itself: by what it was recorded, of which drives, and what was lost.
 //!
-//! It is lines of `key: value` in messages of blktrace's format, before and after the requests. Unknown keys
-//! are passed over, and what is kept of a file is bounded.
+//! It is lines of `key: value` in messages of blktrace's format, before and after the requests. Unknown keys are
+//! passed over, and what is kept of a file is bounded.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,6 @@ use crate::error::TraceError;
 use crate::format::Format;
 use crate::reader::Reader;
 
-/// The most volumes that are described.
 const VOLUMES: usize = 1 << 12;
 /// The longest value in bytes.
 const LONGEST: usize = 512;
@@ -42,8 +41,8 @@ pub struct Origin {
     pub drives: Vec<Recorded>,
     /// The requests in the recording. Absent if it was cut off.
     pub requests: Option<u64>,
-    /// Events that the kernel had no room for, so that requests or their latencies are missing. Absent if the
-    /// recording was cut off.
+    /// Events that the kernel had no room for, so that requests or latencies are missing. Absent if the recording was
+    /// cut off.
     pub lost_events: Option<u64>,
 }
 
@@ -112,7 +111,7 @@ impl Origin {
         self.lost_events = sum(self.lost_events, other.lost_events);
     }
 
-    /// Returns the lines before the requests, each with the index of the drive that it is about.
+    /// Each with the index of the drive that it is about.
     pub(crate) fn head(&self) -> Vec<(usize, String)> {
         let mut lines = Vec::new();
         let mut line = |index: usize, key: &str, value: Option<String>| {
@@ -137,14 +136,12 @@ impl Origin {
         lines
     }
 
-    /// Returns the lines after the requests.
     pub(crate) fn tail(&self) -> Vec<String> {
         let numbers = [("requests", self.requests), ("lost_events", self.lost_events)];
         let line = |(key, number): (&str, Option<u64>)| Some(format!("{key}: {}", number?));
         numbers.into_iter().filter_map(line).collect()
     }
 
-    /// Takes what a line says, if it says something of a recording.
     pub(crate) fn take(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(": ") else { return };
         let (key, value) = (key.trim(), value.trim());
@@ -180,7 +177,7 @@ impl Origin {
     }
 }
 
-/// Returns a value as it is written: one line, and no longer than is read.
+/// On one line, and no longer than is read.
 fn kept(value: &str) -> String {
     let plain: String = value.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let mut end = plain.len().min(LONGEST);

@@ -1,5 +1,5 @@
-//! Which files are one trace, and reading it, request by request. Of a compressed trace only as much is unpacked as is
-//! asked for, and the windows of the formats are bounded.
+//! Which files are one trace, and reading it, request by request. Of a compressed trace only as much is unpacked as
+//! is asked for, and the windows of the formats are bounded.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -49,7 +49,6 @@ impl Numbered {
 }
 
 pub(crate) trait Source: Send {
-    /// Returns the format, if the trace is not empty.
     fn detect(&mut self) -> Result<Option<Format>, TraceError>;
 
     /// Hands on requests until the sink is full; false at the end.
@@ -61,7 +60,6 @@ pub(crate) trait Source: Send {
         None
     }
 
-    /// Returns the table that the trace is.
     #[cfg(feature = "parquet")]
     fn columnar(&mut self) -> Option<&mut Columnar> {
         None
@@ -92,7 +90,6 @@ pub struct Reader<'a> {
     name: String,
     next: usize,
     ended: bool,
-    /// What went wrong after the requests of the batch.
     failed: Option<TraceError>,
 }
 
@@ -245,7 +242,7 @@ fn is_table(file: &File, how: &How) -> io::Result<bool> {
     }
 }
 
-/// Returns the source of text or records: the first bytes decide.
+/// The first bytes decide.
 fn sniffed<'a>(
     mut input: Box<dyn Read + Send + 'a>,
     name: &str,

@@ -27,27 +27,22 @@ pub struct Record {
     pub time: Nanos,
 }
 
-/// Requests that are read at a time: few enough to stay in the processor's first cache.
+/// Few enough to stay in the processor's first cache.
 pub(crate) const BATCH: usize = 256;
 
-/// Whether a request of this length asks for nothing.
 #[inline]
 pub(crate) fn is_empty(operation: Operation, length: u64) -> bool {
     length == 0 && operation != Operation::Flush
 }
 
-/// Takes the requests of a trace, and hands them on in batches.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) batch: Vec<Record>,
     pub(crate) volumes: Volumes,
-    /// Lines that are not requests.
     pub(crate) others: u64,
-    /// Requests that are earlier than one before them.
     pub(crate) late: u64,
-    /// The first arrival; the others are counted from it.
+    /// The others are counted from it.
     origin: Option<Nanos>,
-    /// The latest arrival.
     arrival: Time,
 }
 
@@ -66,7 +61,7 @@ impl Sink {
         self.request(number, volume, (line.operation, line.offset, line.length), line.at)
     }
 
-    /// Takes a request of the volume with this index. Without bytes, it is a line without a request, unless it is a flush.
+    /// Without bytes it is a line without a request, unless it is a flush.
     #[inline]
     pub(crate) fn request(
         &mut self,
@@ -94,7 +89,6 @@ impl Sink {
 
 /// The most volumes. The largest published traces are of fewer than 10,000.
 pub(crate) const MAX_VOLUMES: usize = 1 << 16;
-/// The longest name in bytes.
 pub(crate) const LONGEST: usize = 256;
 
 /// Volumes whose indices are found without a map, as a power of two.
@@ -115,7 +109,6 @@ pub(crate) struct Volumes {
     slots: Vec<Slot>,
     names: Vec<String>,
     indices: HashMap<String, usize>,
-    /// The last one looked up.
     name: String,
 }
 
@@ -146,7 +139,6 @@ impl Volumes {
         Ok(index)
     }
 
-    /// Returns the index of a volume as it is written in a line.
     #[inline]
     pub(crate) fn of_token(&mut self, token: Token<'_>) -> Result<usize, LineError> {
         let first = scan::word(token.bytes, token.at);
@@ -157,7 +149,7 @@ impl Volumes {
         self.known(key(first, last, token.length), token, Self::find)
     }
 
-    /// Returns the index of a volume with this key. `find` looks for its name.
+    /// `find` looks for the volume's name.
     #[inline]
     fn known(
         &mut self,
@@ -186,7 +178,6 @@ impl Volumes {
         Ok(index)
     }
 
-    /// Returns the index of the volume of this name, which is taken as it is.
     #[cfg(any(test, feature = "parquet"))]
     #[inline]
     pub(crate) fn of_name(&mut self, name: &[u8]) -> Result<usize, LineError> {
@@ -212,7 +203,6 @@ impl Volumes {
         self.index(Volume(text(first)?, text(second)?))
     }
 
-    /// Returns the index of the volume of a trace that names none.
     #[cfg(feature = "parquet")]
     pub(crate) fn unnamed(&mut self) -> usize {
         // There is room for one name.
@@ -223,7 +213,7 @@ impl Volumes {
 /// Bytes of a name that are in its key as they are.
 const SHORT: usize = 8;
 
-/// Returns the key of a name by its first bytes, its last ones if there are more, and its length.
+/// By its first bytes, its last ones if there are more, and its length.
 #[inline]
 const fn key(first: u64, last: u64, length: usize) -> u64 {
     match length {

@@ -1,6 +1,5 @@
-//! Writes what happens to requests as blktrace does: one file, all processors merged by time.
-//!
-//! An event is counted as it will be read. Late ones are put in order within a window; none is dropped.
+//! Writes what happens to requests as blktrace does: one file, all processors merged by time. An event is counted as
+//! it will be read. Late ones are put in order within a window; none is dropped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -14,7 +13,6 @@ use crate::blktrace as format;
 use crate::format::Event;
 use crate::origin::Origin;
 
-/// Events that are put in order.
 const WINDOW: usize = 1 << 17;
 /// Processes of which the names that were written last are known: a power of two.
 const PROCESSES: usize = 256;
@@ -124,13 +122,11 @@ pub struct Recorder<W> {
     out: W,
     origin: Origin,
     devices: Vec<u32>,
-    /// Events that wait for earlier ones, by time and order of arrival.
     waiting: BTreeMap<(Nanos, u64), Happened>,
     /// Events added, and the time of the last one written.
     added: u64,
     last: Nanos,
     sequences: HashMap<u32, u32>,
-    /// The names of processes that were written last.
     processes: Vec<Option<(u32, [u8; NAME])>>,
     asked: Asked,
 }
@@ -241,7 +237,6 @@ fn message(device: u32, time: Nanos, line: &str) -> Vec<u8> {
     note(format::MESSAGE, device, time, 0, format!("{}{line}", format::OWN).as_bytes())
 }
 
-/// Returns a record that is about no request.
 fn note(what: u32, device: u32, time: Nanos, process: u32, payload: &[u8]) -> Vec<u8> {
     let happened = Happened {
         event: Event::Queue,
@@ -258,7 +253,7 @@ fn note(what: u32, device: u32, time: Nanos, process: u32, payload: &[u8]) -> Ve
     record(0, what | format::NOTIFY, &happened, payload)
 }
 
-/// Returns `struct blk_io_trace`, with the lowest byte first, and what follows it.
+/// With the lowest byte first, and what follows it.
 fn record(sequence: u32, action: u32, happened: &Happened, payload: &[u8]) -> Vec<u8> {
     let fields: [&[u8]; 12] = [
         &format::MAGIC.to_le_bytes(),

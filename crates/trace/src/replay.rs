@@ -112,22 +112,20 @@ impl Replayed {
         self.reads.total() + self.writes.total() + self.flushes.total()
     }
 
-    /// Whether the drive could not keep up, so that the latency depends on the length of the trace alone: in
-    /// the open loop, more requests than the queue depth are outstanding at the last arrival, and the drive
-    /// needs more than [`LAG`] of the trace's time to finish them.
+    /// Whether the drive could not keep up, so that the latency depends on the length of the trace alone: in the open
+    /// loop, more requests than the queue depth are outstanding at the last arrival, and the drive needs more than
+    /// [`LAG`] of the trace's time to finish them.
     pub fn diverges(&self) -> bool {
         let waiting = self.behind.seconds() * self.rate() > f64::from(self.depth);
         self.pace == Pace::Open && waiting && self.behind.seconds() > self.span.seconds() * LAG
     }
 
-    /// Returns the requests per second, from the first arrival to the last completion.
     fn rate(&self) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "to compare with")]
         let requests = self.requests as f64;
         requests / self.elapsed.seconds().max(f64::MIN_POSITIVE)
     }
 
-    /// Adds the replay of another volume, at the same time on another drive.
     fn join(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -197,15 +195,14 @@ impl Replays {
 /// Requests that are read before the drives get them, so that all drives are busy.
 const CHUNK: usize = 1 << 15;
 
-/// The drive of a volume, and requests that were read for it.
 struct Lane {
     run: Replay,
     waiting: Vec<Record>,
     failed: Option<(u64, TraceError)>,
 }
 
-/// Replays a trace with a drive of `profile` for each volume, each fresh from power-on. The drives run at the
-/// same time, while the next requests are read; the result does not depend on the number of processors.
+/// Replays a trace with a drive of `profile` for each volume, each fresh from power-on. The drives run at the same
+/// time, while the next requests are read; the result does not depend on the number of processors.
 pub fn replay_volumes(
     profile: &Profile,
     trace: &mut Reader<'_>,
@@ -266,17 +263,13 @@ impl Lane {
     }
 }
 
-/// A replay in progress.
 struct Replay {
     drive: Drive,
     physical: Option<Boundary>,
     options: Options,
-    /// The requests in flight by their numbers, each with its arrival in the drive's time.
     outstanding: HashMap<u64, (Record, Time)>,
     done: Vec<Completion>,
-    /// The last completion.
     free: Time,
-    /// The first and the last arrival.
     arrivals: Option<(Time, Time)>,
     replayed: Replayed,
 }
@@ -353,7 +346,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Waits for a completion; false if nothing is in flight.
+    /// False if nothing is in flight.
     fn wait(&mut self, each: &mut dyn FnMut(&Finished)) -> bool {
         let Some(completion) = self.drive.next_completion(&mut self.done) else { return false };
         self.note(completion, each);
@@ -373,7 +366,6 @@ impl Replay {
         each(&Finished { record, latency });
     }
 
-    /// Rounds a request out to whole sectors.
     fn whole(&mut self, record: Record) -> Record {
         let end =
             record.offset.checked_add(record.length).and_then(|end| end.checked_next_multiple_of(SECTOR));
@@ -386,7 +378,6 @@ impl Replay {
         Record { offset, length, ..record }
     }
 
-    /// Returns the first byte of a request on this drive.
     fn placed(&mut self, record: &Record) -> Result<u64, LineError> {
         if record.operation == Operation::Flush {
             return Ok(0);

@@ -1,9 +1,8 @@
 //! Numbers and fields of lines, read eight bytes at a time.
 //!
-//! Functions return `None` for all that is not plainly written, such as a sign, a blank or a number that does not fit.
-//! The caller then reads the line as text. The bytes end with [`PADDING`] after the last line.
+//! Functions return `None` for all that is not plainly written, such as a sign, a blank or a number that does not
+//! fit: the caller then reads the line as text. The bytes end with [`PADDING`] after the last line.
 
-/// The bytes that follow the last line.
 pub(crate) const PADDING: usize = 16;
 
 /// The next eight bytes, the first in the lowest bits; zeros past the end.
@@ -23,7 +22,6 @@ fn byte(bytes: &[u8], at: usize) -> u8 {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x80 * ONES;
 
-/// Returns the number of digits at the beginning of eight bytes.
 #[inline]
 fn digits(word: u64) -> u32 {
     let values = word ^ (0x30 * ONES);
@@ -42,7 +40,6 @@ fn value(word: u64, count: u32) -> u64 {
     low.wrapping_add(high) >> 32
 }
 
-/// Returns ten to the power of `exponent`.
 #[inline]
 fn power(exponent: u32) -> Option<u64> {
     const POWERS: [u64; 20] = {
@@ -57,7 +54,7 @@ fn power(exponent: u32) -> Option<u64> {
     POWERS.get(usize::try_from(exponent).ok()?).copied()
 }
 
-/// Reads a whole number of at most 19 digits; returns it and the place after it.
+/// At most 19 digits; with the place after the number.
 #[inline]
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let first = word(bytes, at);
@@ -125,7 +122,7 @@ pub(crate) fn past_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the place after the end of the line, if `at` is at its end.
+/// Returns the place after the end of the line, if `at` is at that end.
 #[inline]
 pub(crate) fn past_line(bytes: &[u8], at: usize) -> Option<usize> {
     match byte(bytes, at) {

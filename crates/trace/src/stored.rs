@@ -1,9 +1,8 @@
 //! Accounts as bytes, to be kept or merged elsewhere.
 //!
-//! Equal accounts are equal bytes, on every machine, and no other bytes are read as this account: volumes are
-//! in the order of their names, classes in that of their keys, and a number is written in one way only. The
-//! last four bytes are a CRC-32 of all before them. What a window merged is left out, as it does not add up
-//! like the rest.
+//! Equal accounts are equal bytes, on every machine, and no other bytes are read as this account: volumes are in the
+//! order of their names, classes in that of their keys, and a number is written in one way only. The last four bytes
+//! are a CRC-32 of all before them. What a window merged is left out, as it does not add up.
 
 use straddle_units::io::Time;
 
@@ -99,7 +98,7 @@ fn put_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
     }
 }
 
-/// Writes a number, seven bits a byte, the lowest first (LEB128).
+/// Seven bits a byte, the lowest first (LEB128).
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push(u8::try_from(number & 0x7f).unwrap_or(0) | 0x80);
@@ -111,7 +110,6 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The requests so far.
     requests: u64,
 }
 
@@ -181,7 +179,6 @@ impl Input<'_> {
         Ok(histogram)
     }
 
-    /// Counts requests against the limit.
     fn more(&mut self, requests: u64) -> Result<(), StoredError> {
         let sum = self.requests.checked_add(requests).filter(|sum| *sum <= MOST_REQUESTS);
         self.requests = sum.ok_or_else(|| self.wrong("more requests than any trace has"))?;

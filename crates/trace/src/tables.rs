@@ -32,10 +32,8 @@ fn share(mut table: Columnar) -> Result<Account, TraceError> {
     Ok(count.account())
 }
 
-/// What rows ask of their volumes.
 struct RowCount {
     volumes: Volumes,
-    /// The index of the volume of a table that names none.
     unnamed: usize,
     part: PartialAccount,
     others: u64,

@@ -16,19 +16,15 @@ const LONGEST: usize = 64 * 1024;
 const CHUNK: usize = 256 * 1024;
 const BUFFER: usize = CHUNK + LONGEST + PADDING;
 
-/// Complete lines, of which some are read.
 pub(crate) struct Block<'a> {
     /// The lines, and [`PADDING`] bytes.
     bytes: &'a [u8],
-    /// The end of the lines.
     end: usize,
-    /// The place of the next line.
     at: usize,
     /// The number of the line that was read last.
     line: u64,
 }
 
-/// Parses lines until the block is over or the sink is full.
 #[inline]
 pub(crate) fn parse<L: Lines + ?Sized>(
     lines: &mut L,
@@ -69,7 +65,7 @@ fn slowly<L: Lines + ?Sized>(lines: &mut L, block: &mut Block<'_>, sink: &mut Si
 }
 
 impl<'a> Block<'a> {
-    /// Returns the next line, trimmed, and the place after it; `None` for one that is empty or a comment.
+    /// Trimmed; `None` for a line that is empty or a comment.
     fn next(&mut self) -> Result<(Option<&'a str>, usize), LineError> {
         let rest = self.bytes.get(self.at..self.end).unwrap_or_default();
         let length = memchr(b'\n', rest).unwrap_or(rest.len());
@@ -181,7 +177,7 @@ impl<R: Read> Text<R> {
         TraceError::Line { name: self.name.clone(), place: Numbered::Line, line, byte, source }
     }
 
-    /// Reads on if no complete line is left; false at the end.
+    /// False at the end.
     fn fill(&mut self) -> Result<bool, TraceError> {
         while self.from >= self.complete {
             if self.ended {

@@ -44,7 +44,6 @@ pub enum RecordError {
     Write(#[source] io::Error),
 }
 
-/// Says which devices are below one.
 fn below(lower: &[String]) -> String {
     if lower.is_empty() { "devices".to_owned() } else { format!("devices ({})", lower.join(", ")) }
 }

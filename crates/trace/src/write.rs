@@ -67,9 +67,7 @@ enum Output<W: Write + Send> {
 
 struct Fio<W> {
     out: W,
-    /// The volumes that were added.
     names: BTreeSet<String>,
-    /// The first time and the last.
     times: Option<(Nanos, Nanos)>,
 }
 

@@ -18,7 +18,6 @@ use crate::target::{local_paths, local_targets};
 use crate::view::text;
 use crate::{durability, exit, output};
 
-/// The exit statuses of commands that move data.
 pub(crate) const MOVES: &[(u8, &str)] = &[
     (0, "success"),
     (1, "done, but some sectors could not be read"),
@@ -167,8 +166,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     };
     let mut target = open()?;
     let backup_path = arguments.backup.clone().unwrap_or_else(|| with_ending(&arguments.plan, "undo"));
-    // A file in the place of the backup may be that of an earlier apply, which explains why the disk is not
-    // the plan's. Its state is found while the disk can still be read.
+    // A file in the place of the backup may be that of an earlier apply, which explains why the disk is not the
+    // plan's. Its state is found while the disk can still be read.
     let earlier = earlier(&target, &backup_path, &arguments.write);
     let prepared = match (Prepared::of(&mut target, &plan), &earlier) {
         (Err(error @ ApplyError::OtherDisk(_)), Some(earlier)) => {
@@ -275,8 +274,8 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
     };
     let written = backed_up.write().with_context(|| name.clone())?;
     let reread = written.tell_kernel().with_context(|| name.clone());
-    // Not if it was for another disk, or nothing of it was there: another one may need it. If it cannot be
-    // noted, the next apply asks for another name.
+    // Not if it was for another disk, or nothing of it was there: another disk may need it. If it cannot be noted,
+    // the next apply asks for another name.
     if arguments.was.is_none() && !matches!(was_written, Ok(Progress::Nothing) | Err(_)) {
         let _ = Backup::retire(&arguments.backup);
     }

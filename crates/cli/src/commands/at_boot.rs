@@ -14,7 +14,6 @@ use crate::output::{plural, quote_path};
 use crate::progress::{Watcher, on_interrupt};
 use crate::{input, output};
 
-/// Installs what moves the partitions of `disk` at the next boot.
 pub(super) fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
     let name = disk.display().to_string();
     let program = std::env::current_exe().context("cannot find the path of this program")?;

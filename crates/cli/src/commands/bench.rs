@@ -25,7 +25,6 @@ use crate::view::json::{Document, SchemaOf};
 use crate::view::{svg, text};
 use crate::{exit, output, output_file};
 
-/// The largest number of offsets: more are a mistake.
 const MOST_OFFSETS: usize = 4096;
 
 const EXAMPLES: &str = "\
@@ -249,7 +248,6 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Microseconds as whole nanoseconds.
 fn overhead(text: &str) -> Result<u64, String> {
     let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
     let time = micros.and_then(straddle_units::io::Nanos::from_micros);
@@ -302,8 +300,8 @@ fn on_model(arguments: &BenchArguments, drive: &Drive, workload: &Workload) -> R
     Ok(Exit::Success)
 }
 
-/// Returns the range of the worst offset's ratio over the firmware that a disk may have; where the offset
-/// does not matter with its own, of the second offset's.
+/// The range of the worst offset's ratio over the firmware that a disk may have or, where the offset does not matter
+/// with its own, of the second offset's.
 fn firmware(
     drive: &Drive,
     workload: &Workload,
@@ -349,8 +347,7 @@ fn show(bench: &Bench<'_>, arguments: &BenchArguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the workload of the options, with its own defaults for what they leave out. An option that the
-/// workload has no use for is an error, not ignored.
+/// An option that the workload has no use for is an error, not ignored.
 fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -> Result<Workload> {
     let (modelled, random) = (target.is_modelled(), pattern.is_random);
     let given = Parameters {
@@ -380,7 +377,6 @@ fn workload(arguments: &BenchArguments, pattern: Pattern, target: &TargetSpec) -
     })
 }
 
-/// Refuses an option that the target has no use for, rather than ignoring it.
 fn refuse_foreign(arguments: &BenchArguments, target: &TargetSpec) -> Result<()> {
     let real = &arguments.real;
     let of_real = [

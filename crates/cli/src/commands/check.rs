@@ -229,7 +229,6 @@ impl CheckArguments {
         self.targets.iter().filter_map(Subject::path).map(Path::to_owned).collect()
     }
 
-    /// The lowest severity that counts for the exit status.
     pub(crate) fn fails_from(&self) -> Severity {
         self.fail_on.iter().flatten().copied().min().unwrap_or(Severity::Warning)
     }
@@ -258,7 +257,6 @@ pub(crate) enum OutputFormat {
 /// What makes the exit status 1: findings from a severity on; `None` for targets with nothing to check.
 pub(crate) type FailOn = Option<Severity>;
 
-/// The values of `--fail-on`.
 pub(crate) const FAIL_ON: &[(&str, &str, FailOn)] = &[
     ("advice", "All findings", Some(Severity::Advice)),
     ("warning", "Findings that cost performance on some workloads, and errors", Some(Severity::Warning)),
@@ -274,7 +272,6 @@ fn seconds(text: &str) -> Result<u64, String> {
 /// The sizes of a database's page: SQLite's smallest, and more than any has.
 const PAGES: std::ops::RangeInclusive<u64> = 512..=1 << 20;
 
-/// The page of a database: whole sectors.
 pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?.get();
     if PAGES.contains(&size) && size.is_multiple_of(512) {
@@ -392,19 +389,16 @@ fn print(
     Ok(())
 }
 
-/// Targets per batch. Each batch is printed before the next, so memory does not grow with the number of
-/// targets.
+/// Each batch is printed before the next, so memory does not grow with the number of targets.
 const BATCH: usize = 512;
 
-/// From this number of targets on, they are spread over the cores. For fewer, starting threads costs more
-/// than it saves.
+/// From this number of targets on, they are spread over the cores; for fewer, threads cost more than they save.
 const PARALLEL_FROM: usize = 16;
 
 /// Objects on servers that are read at a time, each over one connection.
 const CONNECTIONS: usize = 16;
 
-/// Examines a batch of targets, in order. A device that does not answer delays neither the other targets nor
-/// the listing.
+/// In order. A device that does not answer delays neither the other targets nor the listing.
 fn examine_all<'a>(
     batch: &'a [Subject],
     run: &Arc<Run>,

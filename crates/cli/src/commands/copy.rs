@@ -1,5 +1,4 @@
-//! `straddle realign --to`, and the part of `straddle apply` that copies a disk; what `straddle realign` says
-//! where nothing moves in place.
+//! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
 
 use std::fs::{File, OpenOptions};
 use std::ops::ControlFlow;
@@ -74,8 +73,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     let old = open_source(&arguments.target, &options)?;
     let is_there = !is_to_be_made(new);
     let wanted = CopyWanted {
-        // There is nothing yet to write over: what comes there before the copy begins is not what the user
-        // has seen.
+        // There is nothing yet to write over: the user has not seen what comes there before the copy begins.
         wipe: copy.wipe && is_there,
         grain: arguments.grain,
         seed: random_seed()?,
@@ -124,7 +122,6 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
     }
 }
 
-/// Refuses to copy a disk onto itself, whatever the names.
 fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     if let Some(old) = copy::shared(old, options, new) {
         return refuse(format!(
@@ -210,7 +207,6 @@ fn how_opened(format: Option<Format>, allowed: &[PathBuf]) -> String {
     format.into_iter().chain(allowed).collect()
 }
 
-/// Refuses a name for a new image, which is raw, that promises another format.
 fn check_name(new: &Path) -> Result<()> {
     let Some(Promised { format, qemu }) = Promised::of(new) else { return Ok(()) };
     let raw = new.with_extension("raw");
@@ -241,8 +237,7 @@ fn is_public(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o444 == 0o444)
 }
 
-/// Makes a new sparse image, for its owner alone unless what is copied is public. Returns nothing if the path
-/// existed, even as an empty file.
+/// The image is sparse, and for its owner alone unless what is copied is public. `None` if the path existed.
 fn make_new(path: &Path, size: ByteCount, is_public: bool) -> Result<Option<FileId>> {
     if !is_to_be_made(path) {
         return Ok(None);
@@ -336,7 +331,6 @@ pub(super) fn hint(
     RefusedError(text).into()
 }
 
-/// Says how to realign an image that is not raw.
 pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> anyhow::Error {
     let (kind, is_qcow2) = match &error {
         ChangeError::Target(TargetError::NotRaw(format)) => {

@@ -41,7 +41,6 @@ Examples:
   straddle drive fit wd10ears
   straddle drive fit ./my-drive.toml --write fitted.toml";
 
-/// Examples for `drive compare --help`.
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   straddle probe /dev/sdb --share sdb.json

@@ -65,8 +65,7 @@ pub(crate) fn run(arguments: &EfficiencyArguments) -> Result<Exit> {
     output::print(&format!("Data per track: {said}.\n\n{}\n", text::trimmed(&table)))
 }
 
-/// Returns the formats asked for: the two usual ones, or the one described, with the usual overheads where
-/// none are given.
+/// The two usual formats, or the one described, with the usual overheads where none are given.
 fn formats(arguments: &EfficiencyArguments) -> Vec<Format> {
     let asked = (arguments.data, arguments.overhead, arguments.ecc);
     if asked == (None, None, None) {

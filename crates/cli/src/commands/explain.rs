@@ -111,7 +111,6 @@ fn print_json(subjects: Vec<Subject>) -> Result<Exit> {
     Document::of(SchemaOf::Explain, ExplainReport::of(subjects)).print()
 }
 
-/// Prints the modelled drive of this name, which `word` means.
 fn explain_drive(arguments: &ExplainArguments, word: &str, name: &str) -> Result<Exit> {
     let command = format!("straddle drive show {name}");
     if arguments.json {
@@ -159,7 +158,6 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     output::print(&text)
 }
 
-/// Returns what words may be meant for, as a question.
 fn meant(words: &[String]) -> String {
     match topics::alike(words)[..] {
         [] => String::new(),
@@ -278,7 +276,6 @@ pub(crate) struct ExplainReport {
 }
 
 impl ExplainReport {
-    /// Reports on `subjects`, or on everything if there are none.
     fn of(subjects: Vec<Subject>) -> Self {
         if subjects.is_empty() {
             return Self {
@@ -318,7 +315,6 @@ fn headed<'a>(title: &str, paragraphs: impl Iterator<Item = &'a String>) -> Stri
     text
 }
 
-/// Returns the explanation in full: first what the numbers of the message come to.
 fn topic_text(explained: &Explained) -> String {
     let heading = |text: &str| paint(style::HEADING, text);
     let topic = explained.topic;

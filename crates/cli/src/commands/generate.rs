@@ -30,8 +30,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit> {
     output::print_bytes(script.as_bytes())
 }
 
-/// Adds completions of operands that have known values to a script for fish: clap_complete 4.6 has only those
-/// of options.
+/// For operands with known values: clap_complete 4.6 has completions for fish of options only.
 fn add_operands(condition: &str, command: &Command, script: &mut String) {
     for inner in command.get_subcommands() {
         let condition = format!("{condition} {}", inner.get_name());
@@ -47,8 +46,7 @@ fn add_operands(condition: &str, command: &Command, script: &mut String) {
     }
 }
 
-/// Returns a script for zsh that completes files where it completes the names of drives: a profile is a file,
-/// too.
+/// Completes files where zsh completes the names of drives: a profile is a file, too.
 fn with_files(script: &str) -> String {
     let names = Profile::names().collect::<Vec<_>>().join(" ");
     let either = format!("{{_alternative \"drives\\:drive\\:({names})\" \"files\\:file\\:_files\"}}");
@@ -179,7 +177,6 @@ fn sections(help: &str) -> String {
     roff
 }
 
-/// Returns a synopsis with the values of the options in it.
 fn with_values(synopsis: &str, command: &Command) -> String {
     let mut text = synopsis.to_owned();
     for option in command.get_arguments().filter(|option| !option.is_positional()) {
@@ -190,7 +187,6 @@ fn with_values(synopsis: &str, command: &Command) -> String {
     text
 }
 
-/// Returns the values of an option as they follow its name; `None` if it takes none.
 fn values(option: &Arg) -> Option<String> {
     let range = option.get_num_args()?;
     let names = option.get_value_names().filter(|_| range.takes_values())?;
@@ -199,7 +195,6 @@ fn values(option: &Arg) -> Option<String> {
     Some(if range.min_values() == 0 { format!("[={names}]") } else { format!(" {names}") })
 }
 
-/// Returns a page in which what is between backquotes is bold.
 fn bold(page: &str) -> String {
     let line = |line: &str| {
         let parts: Vec<&str> = line.split('`').collect();
@@ -220,20 +215,17 @@ fn is_indented(line: &str) -> bool {
     line.starts_with("  ") && !line.trim().is_empty()
 }
 
-/// Returns an exit status and its meaning, from a line such as `  0  success`.
 fn status(line: &str) -> Option<(u8, &str)> {
     let (number, meaning) = line.trim_start().split_once("  ")?;
     Some((number.parse().ok()?, meaning.trim_start()))
 }
 
-/// Escapes what roff would interpret.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
     if text.starts_with('.') { format!("\\&{text}") } else { text }
 }
 
-/// The variables that the program reads: the commands that do, all if there are none, the names, and the
-/// effect.
+/// The commands that read a variable (all if there are none), its name, and its effect.
 const VARIABLES: [(&str, &str, &str); 11] = [
     ("", "NO_COLOR", "If set and not empty, output is not coloured, unless --color=always is given."),
     ("", "TERM", "If set to dumb, output is not coloured."),
@@ -304,7 +296,6 @@ const RELATED: [(&str, &str); 20] = [
     ("undo", "apply plan"),
 ];
 
-/// Returns the sections about the environment and about other pages, of the page with this name.
 fn around(page: &str) -> String {
     let words = page.strip_prefix("straddle").unwrap_or(page).trim_start_matches('-');
     let command = words.split('-').next().unwrap_or_default();

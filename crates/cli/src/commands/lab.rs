@@ -22,8 +22,7 @@ use crate::{exit, target};
 
 const PROGRAM: &str = "straddle-lab";
 
-/// Runs `straddle-lab` in place of this program, with its arguments: the one beside it, or else on the PATH.
-/// It returns only if that fails.
+/// Runs `straddle-lab` in place of this program: the one beside it, or else on the PATH. Returns only if that fails.
 pub(crate) fn start() -> Result<Exit> {
     let beside =
         std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());

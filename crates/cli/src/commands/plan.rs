@@ -1,5 +1,4 @@
-//! `straddle plan`: turns a request into a plan for one disk. It writes nothing but the plan. All plans are
-//! saved and loaded here.
+//! `straddle plan`: turns a request into a plan for one disk. All plans are saved and loaded here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,7 +142,6 @@ pub(crate) struct PlanArguments {
     pub(crate) json: bool,
 }
 
-/// Returns a parser of the formats of new tables.
 fn formats() -> impl TypedValueParser<Value = Format> {
     known(&[Format::Gpt, Format::Mbr], |format| match format {
         Format::Gpt => PossibleValue::new("gpt").help("GUID partition table"),
@@ -272,8 +270,8 @@ impl Saved {
     }
 }
 
-/// Saves a plan. An older one for another disk or of another kind is not replaced, and no backup of what an
-/// `apply` overwrote: it is the only copy.
+/// Neither a plan for another disk or of another kind is replaced, nor the backup of what an `apply` overwrote: it is
+/// the only copy.
 pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
     if !output_file::is_stdout(path) && path.is_file() {
         let former = input::text(path, LARGEST_PLAN).map_err(anyhow::Error::from);

@@ -140,7 +140,6 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     Ok(if interrupted { Exit::INTERRUPTED } else { printed })
 }
 
-/// Writes the file of `--save`, if the report has a unit.
 fn save(arguments: &ProbeArguments, report: &Report) -> Result<()> {
     let Some(path) = &arguments.save else { return Ok(()) };
     match Measured::of(&arguments.target.to_string(), report) {
@@ -157,13 +156,10 @@ fn save(arguments: &ProbeArguments, report: &Report) -> Result<()> {
     }
 }
 
-/// The target of a probe, its claims, and where it may be written.
 struct Probed {
     subject: Subject,
     claims: Claims,
-    /// `None` for everywhere.
     regions: Option<Vec<Span>>,
-    /// Remarks on the figures, in sentences.
     notes: Vec<String>,
 }
 
@@ -180,8 +176,7 @@ impl Subject {
         }
     }
 
-    /// Compares the target with its previous contents, and returns its description. `named` is the folder of
-    /// journals, if one was given.
+    /// Compares the target with its previous contents. `named` is the folder of journals, if one was given.
     fn end(self, named: Option<&Path>) -> Result<Description> {
         match self {
             Self::Modelled(drive) => Ok(drive.description().clone()),
@@ -205,7 +200,6 @@ fn open(arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     Ok(Probed { subject, claims, regions: None, notes: Vec::new() })
 }
 
-/// Opens a file or a block device: its free space, or all of it with `--used`.
 fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) -> Result<Probed> {
     on_interrupt(stop).context("signals")?;
     let journals = journals(arguments.journals.as_deref())?;
@@ -249,7 +243,6 @@ const BAR: usize = 40;
 /// The byte at which partitions began before 2009: 63 sectors of 512 bytes.
 const OLD_START: u64 = 63 * 512;
 
-/// Returns the verdict, what to do, and the table; with `--verbose`, also the evidence.
 fn described(target: &Description, report: &Report, notes: &[String], arguments: &ProbeArguments) -> String {
     let mut text = format!(
         "{}\n{}\n",
@@ -406,7 +399,6 @@ fn phases(scan: &PhaseScan) -> String {
     text + "\n"
 }
 
-/// Converts a number of bytes within a unit.
 fn exact(bytes: u64) -> f64 {
     u32::try_from(bytes).map_or(f64::MAX, f64::from)
 }

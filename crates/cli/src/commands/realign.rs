@@ -215,7 +215,6 @@ pub(super) fn opened(arguments: &RealignArguments) -> Options {
     }
 }
 
-/// Says that there is nothing to do. Nothing is saved or prepared.
 fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit> {
     let staying = realign::staying(situation).unwrap_or_default();
     let notes = staying.into_iter().map(|(number, why)| format!("partition {number} is not moved: {why}"));
@@ -352,7 +351,6 @@ fn ways(resume: &str, is_back: bool) -> Vec<String> {
     }
 }
 
-/// An error with the command that goes on, if there is one.
 fn explained(
     error: MoveError,
     name: &str,
@@ -431,8 +429,7 @@ impl Drop for UnreadableMap<'_> {
     }
 }
 
-/// Refuses a file for the list that exists or cannot be made, or is to be the journal or the one of
-/// `--restore-table`.
+/// Refuses a file for the list that exists or cannot be made, or is the journal or that of `--restore-table`.
 pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Result<()> {
     let Some(map) = &moves.skip_bad else { return Ok(()) };
     for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
@@ -444,7 +441,6 @@ pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Re
     output_file::may_make(map)
 }
 
-/// The folder that a file would be made in, and its name there.
 fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
     (output_file::folder_of(path).canonicalize().ok(), path.file_name())
 }

@@ -115,7 +115,6 @@ fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
 
 const ROWS: usize = 10;
 
-/// Returns the summary, and the first rows by host, model and rule.
 fn described(digest: &Digest<'_>, page: Option<&Path>) -> String {
     let mut text = String::new();
     for line in fleet_sentences(digest) {
@@ -165,7 +164,6 @@ fn described(digest: &Digest<'_>, page: Option<&Path>) -> String {
     text + &table(&head, rules, 1..6)
 }
 
-/// Names those of which there are any, with their numbers.
 fn counted(parts: &[(usize, &str)]) -> Vec<String> {
     parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
 }
@@ -227,7 +225,6 @@ fn cost(row: &CostRow<'_>) -> String {
     )
 }
 
-/// Returns the share of misaligned disks, or a dash.
 fn share(tally: &Tally) -> String {
     tally.share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }

@@ -129,7 +129,6 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     }
 }
 
-/// Returns the shifts of all runs in bytes, in order.
 fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     let sector = profile.claims.logical_sector;
     let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();
@@ -301,7 +300,6 @@ fn described(sim: &SimReport<'_>) -> String {
     text
 }
 
-/// Returns what was replayed, on which drive, and by which clock.
 fn headline(sim: &SimReport<'_>) -> String {
     let pace = sim.runs.first().map(|run| match run.replay.replayed.pace {
         Pace::Open => {
@@ -335,7 +333,6 @@ fn table(sim: &SimReport<'_>) -> String {
 
 const LISTED: usize = 10;
 
-/// Returns the table of volumes, those whose requests take longest in all first.
 fn volumes(sim: &SimReport<'_>) -> String {
     let Some(first) = sim.runs.first() else { return String::new() };
     let mut volumes: Vec<_> = first.volumes.iter().collect();
@@ -394,7 +391,6 @@ fn totals(sim: &SimReport<'_>) -> String {
     headed(&table, style::HEADING)
 }
 
-/// Says what was not replayed as the trace has it. That is the same for all shifts.
 fn notes(run: &Run) -> Vec<String> {
     let (late, replayed) = (run.late_requests, &run.replay.replayed);
     let Replayed { off_sector, ignored, .. } = replayed;
@@ -419,8 +415,7 @@ fn notes(run: &Run) -> Vec<String> {
     said
 }
 
-/// Compares the cost of each shift with that of the first. If requests wait longer and longer, a ratio of
-/// their times is meaningless and is not given.
+/// Compares with the first shift. If requests wait longer and longer, a ratio of their times is meaningless.
 fn verdicts(sim: &SimReport<'_>) -> Vec<String> {
     let Some((first, others)) = sim.runs.split_first() else { return Vec::new() };
     if first.replay.replayed.requests == 0 {

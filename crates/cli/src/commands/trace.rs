@@ -207,7 +207,6 @@ fn buffer(text: &str) -> Result<ByteCount, String> {
     if is_in_range { Ok(size) } else { Err("must be from 64KiB to 1GiB".to_owned()) }
 }
 
-/// Parses the size of a unit, and returns it in sectors of 512 bytes.
 fn unit(text: &str) -> Result<u64, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?.get();
     let sectors = UNITS.into_iter().find(|sectors| sectors * straddle_trace::SECTOR == size);
@@ -278,7 +277,6 @@ fn target(format: &Path) -> Result<Target, UsageError> {
     })
 }
 
-/// Counts the requests of traces, one after the other, and writes them to a file.
 fn converted(
     arguments: &TraceArguments,
     traces: &[Recording],
@@ -316,7 +314,6 @@ const TRACE: &str = "volume,operation,unit_bytes,requests,bytes,misaligned_reque
                      best_started_at_sectors,best_partial_units,best_touched_units,merged_written_units,\
                      merged_partial_units";
 
-/// Returns a line for each volume, operation and size of a unit.
 fn as_csv(counted: &Counted<'_>) -> String {
     let mut text = format!("{TRACE}\n");
     for (name, volume) in counted.account.volumes() {

@@ -17,7 +17,6 @@ use straddle_audit::form::check::SCHEMA;
 /// The bytes that an audit may have: those of 30,000 disks.
 const MAX_AUDIT: u64 = 64 << 20;
 
-/// An audit, as `straddle check --json` prints it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Document {
     #[serde(rename = "schema")]
@@ -28,7 +27,6 @@ pub(crate) struct Document {
     pub(super) targets: Vec<Target>,
 }
 
-/// The version of the schema that this program writes.
 #[derive(Debug)]
 struct Version;
 
@@ -115,8 +113,7 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<PathBuf>, Vec<Skipped>) {
     (inputs, skipped)
 }
 
-/// Reads every audit in a file, or standard input if it is `-`, and passes it to `take`. The error says why,
-/// and where in the file.
+/// Reads standard input if `path` is `-`. The error says why, and where in the file.
 pub(crate) fn read(path: &Path, mut take: impl FnMut(Document)) -> Result<(), String> {
     let reader = open(path).map_err(|error| format!("cannot open: {error}"))?;
     let left = Rc::new(Cell::new(MAX_AUDIT));
@@ -138,7 +135,6 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// Fails when more bytes are read than are left.
 struct Limited<R> {
     inner: R,
     left: Rc<Cell<u64>>,

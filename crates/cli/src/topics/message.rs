@@ -17,7 +17,6 @@ const FIRST_CHECK: &str = "One of these messages means that you must not write t
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Word(String),
-    /// A number, and its name.
     Number(String),
     /// One or more words.
     Words,
@@ -55,7 +54,6 @@ impl Pattern {
     }
 }
 
-/// Returns the words of a text in lower case, and where they stand.
 fn words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
     let mut behind = 0;
     text.split_inclusive(|c: char| !c.is_alphanumeric()).filter_map(move |piece| {
@@ -101,13 +99,11 @@ fn matched(parts: &[Part], said: &[String], numbers: &mut Numbers) -> Option<usi
 struct Match {
     start: usize,
     topic: &'static Topic,
-    /// The words of the text, on one line.
     quoted: String,
     /// What its numbers come to; nothing if it has none.
     said: Option<Vec<Said>>,
 }
 
-/// Returns a part of a text on one line.
 fn quoted(text: &str, part: Range<usize>) -> String {
     let closed = text[part.clone()].contains('(') && text[part.end..].starts_with(')');
     let words = text[part].split(|c: char| c.is_whitespace() || c.is_control());
@@ -149,8 +145,8 @@ fn matches(text: &str) -> Vec<Match> {
     found
 }
 
-/// Returns the topics of the messages in `text`, in their order, each with what every set of numbers comes
-/// to. Where one of them forbids to write, no other advises it.
+/// In their order, each with what every set of numbers comes to. Where one of them forbids to write, no other advises
+/// it.
 pub(super) fn explained(text: &str) -> Vec<Explained> {
     let matches = matches(text);
     let forbids = |said: &Said| matches!(said, Said::Forbids(_));

@@ -1,20 +1,18 @@
 //! The arithmetic of the numbers in messages.
 //!
-//! Invariants: a function says what follows from the numbers and nothing else. Where they fit more than
-//! one cause it names each, and what tells them apart; where they decide nothing it returns nothing.
+//! Invariants: a function says what follows from the numbers and nothing else. Where they fit several causes it names
+//! each, and what tells them apart; where they decide nothing it returns nothing.
 
 mod tables;
 
 use serde::Deserialize;
 use straddle_units::ByteCount;
 
-/// The sectors of most disks, and those of 4Kn.
 const SMALL: u64 = 512;
 const LARGE: u64 = 4096;
 
 const MIB: u64 = 1 << 20;
 
-/// What the numbers of a topic's messages mean.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Arithmetic {
@@ -33,7 +31,6 @@ pub(super) enum Arithmetic {
     BeyondEnd,
 }
 
-/// A paragraph of what numbers come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Is(String),
@@ -44,7 +41,6 @@ pub(super) enum Said {
 }
 
 impl Arithmetic {
-    /// Returns what the numbers come to, a paragraph each.
     pub(super) fn explain(self, numbers: &Numbers) -> Vec<Said> {
         let said = match self {
             Self::GptSize => tables::gpt_size(numbers),
@@ -71,7 +67,6 @@ impl Numbers {
         self.0.is_empty()
     }
 
-    /// Returns the number of this name, if the message has it and it has a known unit.
     pub(super) fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(own, _)| own == name)?.1
     }
@@ -96,7 +91,6 @@ fn parsed(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// Returns a number of bytes, with a rounded unit where it helps.
 fn bytes(count: u64) -> String {
     if count < 10_000 {
         format!("{count} bytes")
@@ -105,7 +99,6 @@ fn bytes(count: u64) -> String {
     }
 }
 
-/// Returns a number of sectors, and their bytes.
 fn sectors(count: u64, size: u64) -> Option<String> {
     let noun = if count == 1 { "sector" } else { "sectors" };
     Some(format!("{count} {noun} of {size} bytes, {}", bytes(count.checked_mul(size)?)))

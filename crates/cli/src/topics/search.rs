@@ -13,7 +13,6 @@ const MAX_FOUND: usize = 9;
 const MOST_WORDS: usize = 24;
 const LONGEST_WORD: usize = 40;
 
-/// Words that stand nearly everywhere.
 const COMMON: &[&str] = &[
     "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for",
     "from", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "no", "not", "of", "on",
@@ -32,7 +31,6 @@ struct Document {
     found: Found,
     /// The words of its name and title, and of what else it is called.
     names: Vec<String>,
-    /// Its other words.
     text: Vec<String>,
 }
 
@@ -73,18 +71,15 @@ fn is_form(word: &str, asked: &str) -> bool {
     word == asked || (stem.len() > 3 && word.starts_with(stem))
 }
 
-/// Returns the words that may stand for something, in their order.
 fn asked(words: &[String]) -> Vec<String> {
     let all = words.iter().flat_map(|word| word.split(|c: char| !c.is_alphanumeric()));
     let all = all.filter(|word| (2..=LONGEST_WORD).contains(&word.len())).map(str::to_lowercase);
     all.filter(|word| !COMMON.contains(&word.as_str())).take(MOST_WORDS).collect()
 }
 
-/// What a search finds.
 pub(crate) struct Search {
     /// What has the most of the words, the best first.
     pub(crate) found: Vec<&'static Found>,
-    /// Whether it has all of them.
     pub(crate) all: bool,
 }
 

@@ -4,8 +4,7 @@
 
 pub mod svg;
 
-/// Returns the ticks of an axis from 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted`
-/// of them.
+/// From 0 to `most`: 1, 2, 2.5 or 5 times a power of ten apart, about `wanted` of them.
 pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
     if most <= 0.0 || !most.is_finite() {
         return vec![0.0];
@@ -30,10 +29,8 @@ pub(crate) fn ticks(most: f64, wanted: u32) -> Vec<f64> {
 }
 
 pub(crate) struct Axis {
-    /// The numbers at its ends.
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// The places of these numbers.
     pub(crate) from: f64,
     pub(crate) to: f64,
     pub(crate) is_logarithmic: bool,
@@ -53,7 +50,6 @@ impl Axis {
 /// From this ratio on a scale of ratios is logarithmic.
 const STEEP: f64 = 5.0;
 
-/// Returns 1, 2 and 5 times each power of ten between the ends.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let powers = (-12_i32..=12).map(|exponent| 10_f64.powi(exponent));
     let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|factor| factor * power));
@@ -72,7 +68,6 @@ pub(crate) fn short(number: f64) -> String {
     format!("{text}{unit}")
 }
 
-/// One to eight eighths of a character cell, from the left.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
 /// Returns a bar over `share` of `width` characters; never empty for a share above zero.

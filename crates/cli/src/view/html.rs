@@ -1,5 +1,4 @@
-//! Pages of HTML, each a single file that needs no network: that of `report --html`, and what those of other
-//! commands have in common with it.
+//! Pages of HTML, each a single file that needs no network: that of `report --html`, and what other pages share.
 
 use std::fmt::Write;
 
@@ -31,7 +30,6 @@ pub fn paragraph(text: &str, class: &str) -> String {
     format!("<p class=\"{class}\">{}</p>\n", escaped(&text))
 }
 
-/// Returns a paragraph for each sentence, the first as the most important one.
 fn led(sentences: &[String]) -> String {
     let classes = ["lead"].into_iter().chain(std::iter::repeat("soft"));
     sentences.iter().zip(classes).map(|(sentence, class)| paragraph(sentence, class)).collect()
@@ -233,7 +231,6 @@ fn disks(digest: &Digest<'_>) -> String {
     table.section("What to do")
 }
 
-/// Returns the findings of a disk, or why it could not be judged.
 fn found(disk: &Detail<'_>) -> String {
     if let Some(why) = disk.unjudged {
         return escaped(why);
@@ -253,7 +250,6 @@ fn found(disk: &Detail<'_>) -> String {
     disk.findings.iter().map(each).collect::<Vec<_>>().join("<br>")
 }
 
-/// Returns the fix of the most severe finding: what it does, what comes before it, and its commands.
 fn next_step(disk: &Detail<'_>) -> String {
     let Some(Fix { summary, commands, risk, caution }) = disk.fix else {
         let is_judged = disk.unjudged.is_none();
@@ -272,7 +268,6 @@ fn next_step(disk: &Detail<'_>) -> String {
     text
 }
 
-/// Returns the code of a rule as a link to its explanation, if this version has the rule.
 fn linked(code: &str) -> String {
     match straddle_audit::rule(code) {
         Some(_) => format!("<a href=\"#{code}\">{code}</a>"),
@@ -338,7 +333,6 @@ fn fleet_times(ratio: Option<f64>) -> Cell {
     Cell::plain(ratio.map_or_else(dash, |ratio| format!("× {}", number(ratio))))
 }
 
-/// Returns the share of misaligned disks, with a bar.
 fn fleet_share(tally: &Tally) -> Cell {
     match tally.share {
         Some(share) => {
@@ -348,7 +342,6 @@ fn fleet_share(tally: &Tally) -> Cell {
     }
 }
 
-/// Begins a table that a script lets sort by column.
 fn sortable(id: &str, caption: &str, headings: &[&str]) -> Table {
     Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings)
 }

@@ -1,5 +1,5 @@
-//! What `--json` prints: a result, with the version of its form. The forms of results are in the crates of their subjects;
-//! those here put several results together.
+//! What `--json` prints: a result, with the version of its form. The forms of results are in the crates of their
+//! subjects; those here put several results together.
 
 pub(crate) mod bench;
 
@@ -26,8 +26,8 @@ use straddle_drive::form::DrivesReport;
 use straddle_trace::form::TraceReport;
 
 impl SchemaOf {
-    /// Returns the version of its schema. It is incremented when the meaning of a field changes or a field is removed, not
-    /// when a field is added.
+    /// Returns the version of its schema, incremented when the meaning of a field changes or a field is removed, not
+    /// when one is added.
     pub const fn version(self) -> u32 {
         match self {
             Self::Check => check::SCHEMA,

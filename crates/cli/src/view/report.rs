@@ -1,8 +1,8 @@
 //! Audits in the formats that the programs of build servers, spreadsheets and monitoring read.
 //!
-//! Invariants: it translates what `check --json` describes, and adds nothing to it. Each format is
-//! written target by target, so that memory does not grow with their number, except for the one line a metric
-//! that Prometheus needs grouped.
+//! Invariants: it translates what `check --json` describes, and adds nothing. Each format is written target by
+//! target, so that memory does not grow with their number, except for the one line a metric that Prometheus needs
+//! grouped.
 
 mod formats;
 
@@ -22,8 +22,8 @@ pub(crate) trait Report {
         String::new()
     }
 
-    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`; `unjudged` is what
-    /// it would be without findings.
+    /// Returns the part of one target, or keeps it for the end. Its share in the exit status is `exit`; without
+    /// findings it would be `unjudged`.
     fn target(&mut self, target: &TargetReport, exit: Exit, unjudged: Exit) -> String;
 
     fn closing(&mut self) -> String {
@@ -35,7 +35,6 @@ pub(crate) fn is_wanted(arguments: &CheckArguments) -> bool {
     arguments.json || arguments.output_format.is_some()
 }
 
-/// Returns the report that was asked for; `None` for text.
 pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
     Some(match arguments.output_format {
         Some(OutputFormat::Csv) => Box::new(Csv),
@@ -50,7 +49,6 @@ pub(crate) fn of(arguments: &CheckArguments) -> Option<Box<dyn Report>> {
     })
 }
 
-/// Why a target has no verdict.
 fn unjudged(target: &TargetReport) -> Option<String> {
     let reason = target.reason.as_deref();
     match target.status {
@@ -141,8 +139,8 @@ fn cells(
     ]
 }
 
-/// Quotes a cell where needed. A spreadsheet takes a cell that begins with one of four characters for a
-/// formula; names on a disk are chosen by others, so a tab goes before it.
+/// A spreadsheet would take a cell that begins with one of four characters for a formula; names on a disk are chosen by
+/// others, so a tab goes before it.
 pub(crate) fn quoted(cell: &str) -> String {
     let lines: Vec<String> = cell.split('\n').map(printable).collect();
     let mut text = lines.join("\n");
@@ -152,7 +150,6 @@ pub(crate) fn quoted(cell: &str) -> String {
     if text.contains(['"', ',', '\n', '\t']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-/// A JSON document, with a line for each target.
 struct Json {
     host: Option<String>,
     summary: Summary,

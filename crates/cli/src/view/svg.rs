@@ -41,7 +41,6 @@ pub(crate) fn bench(bench: &Bench<'_>) -> String {
     draw(&bench_headline(bench), &[chart])
 }
 
-/// Draws the write amplification on each unit, and what each start costs on one of 16 KiB.
 pub(crate) fn trace(counted: &Counted<'_>) -> String {
     let effects = counted.total.writes.effects(LARGE);
     let least = effects.as_ref().map_or(0, |effects| effects.best().1.partial);

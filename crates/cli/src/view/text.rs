@@ -22,12 +22,10 @@ pub fn wrap(text: &str, indent: &str) -> String {
     wrap_after(text, indent, indent)
 }
 
-/// As `wrap`, with a different indent before the first line.
 pub(crate) fn wrap_after(text: &str, first: &str, indent: &str) -> String {
     wrap_to(output::width(), text, first, indent)
 }
 
-/// As `wrap_after`, for lines of at most `width`.
 pub(crate) fn wrap_to(width: usize, text: &str, first: &str, indent: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(indent);
     // Sizes such as 4096-byte, and shares such as 50.0 %, stay whole.
@@ -36,7 +34,6 @@ pub(crate) fn wrap_to(width: usize, text: &str, first: &str, indent: &str) -> St
         .replace("\u{a0}%", " %")
 }
 
-/// Returns wrapped sentences below each other, the first as a heading.
 pub(crate) fn led(sentences: impl Iterator<Item = String>) -> String {
     let styles = [style::HEADING].into_iter().chain(std::iter::repeat(Style::new()));
     sentences.zip(styles).map(|(sentence, style)| paint(style, &sentence) + "\n").collect()
@@ -78,7 +75,6 @@ pub fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-/// Says where times come from.
 pub(crate) const fn clock(clock: Clock) -> &'static str {
     match clock {
         Clock::Virtual => "modelled, virtual time",
@@ -94,8 +90,8 @@ pub fn plain_table(header: &[&str]) -> Table {
     table
 }
 
-/// Returns a table of `rows` without the first columns of `dispensable`: `always` of them, and as many more as leave
-/// lines that `fit`. The first `numbers` columns are aligned to the right.
+/// Without the first columns of `dispensable`: `always` of them, and as many more as leave lines that `fit`. The
+/// first `numbers` columns are aligned to the right.
 pub(crate) fn narrowed<const N: usize>(
     header: [&str; N],
     rows: &[[String; N]],
@@ -141,8 +137,7 @@ pub fn trimmed(table: &Table) -> String {
     table.trim_fmt()
 }
 
-/// Returns a table's lines, with the heading in `style`. It is painted last, because a table counts escape
-/// sequences as text.
+/// Returns a table's lines, with the heading in `style`. It is painted last: a table counts escape sequences as text.
 pub fn headed(table: &Table, style: Style) -> String {
     let text = trimmed(table);
     let (heading, rows) = text.split_once('\n').unwrap_or((&text, ""));

@@ -22,9 +22,7 @@ const KEPT_SECTORS: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) end: u64,
-    /// When its oldest byte arrived.
     pub(super) born: Time,
-    /// When its newest byte arrived.
     pub(super) touched: Time,
     /// The physical sectors at its edges that have been read, or `NONE`.
     pub(super) known: [u64; 2],
@@ -34,7 +32,6 @@ pub(super) struct Extent {
     pub(super) streamed: bool,
     /// Whether it is one of a series at regular intervals.
     pub(super) regular: bool,
-    /// Whether all of it is in the media cache.
     pub(super) logged: bool,
     /// Where its next operation begins.
     pub(super) place: Position,
@@ -72,7 +69,6 @@ pub(super) struct WriteBuffer {
     /// Bytes of it in partial sectors that wait for their rest.
     kept: u64,
     shift: u32,
-    /// Of which extents the sectors at the edges are read by separate operations before the write.
     reads_apart: ReadsApart,
     /// Log2 of the segment size, if the extents of a segment share an entry of the firmware's table.
     segment_shift: Option<u32>,
@@ -81,8 +77,7 @@ pub(super) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// An empty buffer for physical sectors of `physical` bytes, in segments of `segment` bytes (0: no
-    /// segments).
+    /// A `segment` of 0: no segments.
     pub(super) fn new(physical: u64, reads_apart: ReadsApart, segment: u64) -> Self {
         let segment_shift = (segment > 0).then(|| segment.trailing_zeros());
         let (extents, shift) = (BTreeMap::new(), physical.trailing_zeros());
@@ -112,7 +107,6 @@ impl WriteBuffer {
         usize::from(both.is_some_and(|((_, left), (&right, _))| (left.end - 1) >> shift == right >> shift))
     }
 
-    /// Inserts an extent that touches no other.
     fn put(&mut self, start: u64, extent: Extent) {
         self.bytes += extent.end - start;
         self.kept += self.kept_of(start, &extent);
@@ -121,7 +115,6 @@ impl WriteBuffer {
         self.extents.insert(start, extent);
     }
 
-    /// Inserts the remaining part of an extent.
     fn put_part(&mut self, start: u64, mut part: Extent, geometry: &Geometry) {
         // What was read of a sector that is about to be written is stale from now on.
         part.known = self.known_edges(start, part.end, &part.known);
@@ -138,7 +131,6 @@ impl WriteBuffer {
         Some(extent)
     }
 
-    /// Whether a write of the span needs another entry in the firmware's table.
     pub(super) fn needs_entry(&self, start: u64, end: u64) -> bool {
         !self.joins(start, end) && self.sharing(start, end) == 0
     }
@@ -160,7 +152,6 @@ impl WriteBuffer {
         (1 << self.shift) - 1
     }
 
-    /// The first and the last physical sector of the span.
     fn edges(&self, start: u64, end: u64) -> [u64; 2] {
         [start >> self.shift, (end - 1) >> self.shift]
     }
@@ -181,16 +172,14 @@ impl WriteBuffer {
         [start & self.mask() != 0, extent.end & self.mask() != 0]
     }
 
-    /// The span to write of an extent whose partial sectors in `left` stay behind; `None` if nothing is left
-    /// to write.
+    /// The span to write of an extent whose partial sectors in `left` stay behind.
     pub(super) fn body(&self, start: u64, extent: &Extent, left: [bool; 2]) -> Option<(u64, u64)> {
         let from = if left[0] { ((start >> self.shift) + 1) << self.shift } else { start };
         let end = if left[1] { extent.end & !self.mask() } else { extent.end };
         (from < end).then_some((from, end))
     }
 
-    /// Which partial sectors stay behind when nothing is urgent; `place` is that of the operation on the
-    /// rest.
+    /// Which partial sectors stay behind when nothing is urgent.
     fn usually_left(&self, start: u64, extent: &Extent) -> [bool; 2] {
         let partial = self.partial(start, extent);
         let left = [partial[0] && extent.coming[0], partial[1] && (extent.coming[1] || extent.streamed)];
@@ -211,7 +200,6 @@ impl WriteBuffer {
         self.located(start, extent, left, geometry)
     }
 
-    /// Records that a write that waits for room will bring the rest of its neighbours' partial sectors.
     pub(super) fn note_waiting(&mut self, start: u64, end: u64, geometry: &Geometry) {
         let before = self.extents.range(..start).next_back();
         let before =
@@ -316,8 +304,7 @@ impl WriteBuffer {
         parts > 0
     }
 
-    /// The physical sectors at the edges of `start` to `end` that are only partly there and have not been
-    /// read: at most two.
+    /// The physical sectors at the edges of `start` to `end` that are only partly there and have not been read.
     pub(super) fn missing(&self, start: u64, end: u64, known: &[u64; 2]) -> [Option<u64>; 2] {
         let (head, tail) = (start >> self.shift, (end - 1) >> self.shift);
         let ends_inside = end & self.mask() != 0;
@@ -350,7 +337,6 @@ impl WriteBuffer {
         extent.place = self.located(start, extent, self.usually_left(start, extent), geometry);
     }
 
-    /// Records that physical sector `sector` has been read, in every extent with an edge in it.
     pub(super) fn sector_read(&mut self, sector: u64, geometry: &Geometry) {
         let mut below = (sector + 1) << self.shift;
         while let Some((&start, &extent)) = self.extents.range(..below).next_back() {
@@ -381,8 +367,7 @@ impl WriteBuffer {
         (forward, backward)
     }
 
-    /// Takes out the extent at `start`, from byte `from` up to byte `limit`, together with the neighbours
-    /// that share a physical sector with that part, to be written in one pass.
+    /// Takes out the extent at `start`, from `from` to `limit`, with the neighbours that share a physical sector.
     pub(super) fn take(&mut self, start: u64, from: u64, limit: u64, taken: &mut Taken, geometry: &Geometry) {
         taken.spans.clear();
         taken.missing.clear();
@@ -441,12 +426,11 @@ impl WriteBuffer {
     }
 }
 
-/// The data that one operation writes, in one pass over whole physical sectors.
+/// In one pass over whole physical sectors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     pub(super) spans: Vec<(u64, u64)>,
     /// The physical sectors of which only a part is in the buffer, in order.
     pub(super) missing: Vec<u64>,
-    /// Whether it is of a series at regular intervals.
     pub(super) regular: bool,
 }

@@ -9,11 +9,9 @@ use crate::disk::parameters::{DiskParameters, Protection, RmwPolicy, WriteCacheP
 pub(super) struct Destager {
     pub(super) cache: WriteCacheParameters,
     pub(super) rmw: RmwPolicy,
-    /// Whether the buffer's contents survive a power cut.
     pub(super) non_volatile: bool,
     /// The data being written, or written last.
     pub(super) in_flight: Taken,
-    /// When to look at the buffer again even if nothing happens before.
     pub(super) wake: Time,
 }
 
@@ -28,18 +26,15 @@ impl Destager {
         }
     }
 
-    /// Whether the table of pending writes is three quarters full.
     pub(super) fn is_table_full(&self, buffer: &WriteBuffer) -> bool {
         buffer.entries() * 4 >= self.cache.extents * 3
     }
 
-    /// Whether the buffer is so full that it must be emptied whatever other work is waiting.
     pub(super) fn is_pressed(&self, buffer: &WriteBuffer) -> bool {
         self.is_table_full(buffer) || buffer.bytes() / 3 >= self.cache.size.get() / 4
     }
 
-    /// Whether the buffer has room for a write of the span; `written` if a write in progress still takes an
-    /// entry.
+    /// Whether the buffer has room; `written` if a write in progress still takes an entry.
     pub(super) fn has_room(&self, buffer: &WriteBuffer, start: u64, end: u64, written: bool) -> bool {
         if buffer.is_empty() {
             // What continues the write in progress shares its entry.

@@ -1,18 +1,16 @@
-//! The details of how a drive's firmware handles each command, where they have been measured. The default is
-//! the plain controller that a data sheet implies: one overhead for reads and one for writes.
+//! What has been measured of the firmware. The default is the plain controller that a data sheet implies: one
+//! overhead for reads and one for writes.
 
 use straddle_units::io::Nanos;
 
 /// The measured behaviour of the firmware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Firmware {
-    /// The times that a command takes in the controller and on the link; they replace the interface's fixed
-    /// times.
+    /// The times of a command in the controller and on the link, instead of the interface's fixed times.
     pub times: Option<CommandTimes>,
     /// What the cache's segments hold, and how far they are filled.
     pub segments: SegmentRules,
-    /// Whether a read takes its sectors in the order in which they pass under the heads (zero-latency
-    /// access).
+    /// Zero-latency access: whether a read takes its sectors in the order in which they pass under the heads.
     pub reads_on_arrival: bool,
     /// Whether a write whose data is all in the buffer takes its sectors in that order as well.
     pub writes_on_arrival: bool,
@@ -67,8 +65,7 @@ pub struct Disconnects {
     pub write: Nanos,
     /// The time to take the link again.
     pub reselect: Nanos,
-    /// The part of a read's sectors, in thousandths, that is in the buffer when the drive takes the link
-    /// again.
+    /// Thousandths of a read's sectors in the buffer when the drive takes the link again.
     pub read_mark: u32,
     /// Whether that is a part of a segment of this many sectors rather than of the read.
     pub read_mark_of: Option<u64>,
@@ -155,7 +152,6 @@ pub enum ReadAheadEnd {
     Track,
     /// After that number, but no later than the end of the cylinder.
     Cylinder,
-    /// At the end of the track, or of the next track if the segment holds part of the previous one: a
-    /// sequential reader.
+    /// A sequential reader: at the end of the track, or of the next if the segment holds part of the previous one.
     SequentialTracks,
 }

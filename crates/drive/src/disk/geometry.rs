@@ -23,8 +23,7 @@ pub enum SurfaceOrder {
     /// From the first to the last.
     #[default]
     Ascending,
-    /// Every second cylinder of a zone from the last to the first, so that going to the next cylinder needs
-    /// no other head.
+    /// Every second cylinder of a zone from the last to the first: the next cylinder needs no other head.
     AlternatingInZone,
     /// As [`SurfaceOrder::AlternatingInZone`], but counted over the whole disk: every odd cylinder.
     Alternating,
@@ -51,7 +50,6 @@ pub struct Zone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     zones: Vec<Placed>,
-    /// The first sector of each zone, for a fast search.
     starts: Vec<u64>,
     surfaces: u32,
     width: u32,
@@ -70,14 +68,12 @@ pub struct Geometry {
 struct Moved {
     first: u64,
     count: u64,
-    /// The position of the first replacement.
     at: u64,
 }
 
 /// Consecutive addresses that are also consecutive on the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
-    /// The first address.
     first: u64,
     /// Its position, counted along all tracks.
     at: u64,
@@ -90,9 +86,7 @@ struct Placed {
     first_cylinder: u32,
     /// 2^64 divided by the sectors of a track: times a sector's number, shifted right by 32, its angle.
     step: u64,
-    /// Tracks of a serpentine, on all surfaces together.
     serpentine_tracks: u32,
-    /// The angle by which a whole serpentine advances.
     serpentine_angle: Angle,
 }
 
@@ -175,9 +169,8 @@ impl Geometry {
         self
     }
 
-    /// The same disk, with defective sectors replaced: each is a position along all tracks, a number of
-    /// sectors, and the position of their replacements. `None` if a sector has no address or is replaced
-    /// twice, or if a replacement has an address of its own.
+    /// Replaces defective sectors: each is a position along all tracks, a count, and the replacements' position.
+    /// `None` if a sector has no address or is replaced twice, or if a replacement has an address of its own.
     pub fn with_replacements(mut self, replaced: &[(u64, u64, u64)]) -> Option<Self> {
         let addressed = |at: u64| self.along(self.address(at)).0 == at && self.address(at) < self.sectors;
         let mut moved = Vec::with_capacity(replaced.len());
@@ -196,8 +189,8 @@ impl Geometry {
         Some(self)
     }
 
-    /// The same tracks, with addresses only for these parts, in track order: each is a position along all
-    /// tracks and a number of sectors. Those between are spare, defective, or reserved.
+    /// Gives addresses only to these parts, in track order: a position along all tracks and a number of sectors.
+    /// Those between are spare, defective, or reserved.
     pub fn with_addresses(
         mut self,
         parts: impl IntoIterator<Item = (u64, u64)>,
@@ -237,8 +230,7 @@ impl Geometry {
         next
     }
 
-    /// The position of an address along the tracks, and the number of addresses that follow it there without
-    /// a gap.
+    /// The position along the tracks, and the addresses that follow it there without a gap.
     fn along(&self, sector: u64) -> (u64, u64) {
         let Some(index) = self.runs.partition_point(|run| run.first <= sector).checked_sub(1) else {
             return (sector, u64::MAX);
@@ -261,7 +253,6 @@ impl Geometry {
         }
     }
 
-    /// The first address at or after a position.
     fn address(&self, at: u64) -> u64 {
         let Some(index) = self.runs.partition_point(|run| run.at <= at).checked_sub(1) else {
             return if self.runs.is_empty() { at } else { 0 };

@@ -96,7 +96,6 @@ impl Disk {
         self.complete(id, known);
     }
 
-    /// Advances reading ahead as far as it gets until `until`.
     pub(super) fn read_ahead_until(&mut self, until: Time) {
         if let Some(stream) = self.memory.reads.stream {
             let counters = &mut self.record.counters;
@@ -123,13 +122,11 @@ impl Disk {
         self.start_next();
     }
 
-    /// Whether a write is one of a series at regular intervals within a track.
     fn is_regular(&mut self, start: u64, end: u64) -> bool {
         let track = u64::from(self.mechanism.place(start >> self.rules.shift).sectors_per_track);
         self.intake.intervals.note(start, end, track << self.rules.shift)
     }
 
-    /// Admits writes to the buffer, in order, as far as their data has arrived and there is room.
     pub(super) fn admit(&mut self) {
         while let Some(write) = self.intake.first(self.now) {
             let written = self.is_write_in_flight();

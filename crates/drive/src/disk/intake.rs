@@ -1,8 +1,7 @@
-//! The path of writes into the buffer: in link order, each when its data has crossed the link and there is
-//! room.
+//! The path of writes into the buffer, in link order.
 //!
-//! A write enters before its data if the host waits for the medium, or if the arrival time of each sector is
-//! known. The heads can then move meanwhile, and the mechanism waits for the data.
+//! A write enters before its data if the host waits for the medium, or if the arrival time of each sector is known:
+//! the heads move meanwhile, and the mechanism waits for the data.
 
 use std::collections::VecDeque;
 
@@ -14,13 +13,10 @@ pub(super) struct Write {
     pub(super) id: RequestId,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When all of its data has arrived.
     pub(super) arrived: Time,
-    /// The earliest time at which it may enter the buffer.
     pub(super) enters: Time,
     /// Whether the host waits for the medium.
     pub(super) durable: bool,
-    /// Whether it is one of a series at regular intervals.
     pub(super) regular: bool,
     /// From the end of the write until the host receives the completion.
     pub(super) status: Nanos,
@@ -28,11 +24,9 @@ pub(super) struct Write {
 
 #[derive(Clone, Debug)]
 pub(super) struct Intake {
-    /// Writes not yet in the buffer.
     pub(super) waiting: VecDeque<Write>,
     /// When the first of them can enter; [`Time::NEVER`] if it waits for room.
     pub(super) entry: Time,
-    /// When the data of the last admitted write had arrived.
     pub(super) arrived: Time,
     /// Writes in the buffer for which the host waits for the medium.
     pub(super) through: Vec<Write>,
@@ -56,8 +50,7 @@ impl Intake {
         Some(write)
     }
 
-    /// Moves the first waiting write into the buffer; returns when all of its data has arrived, which is
-    /// `late` later than was expected.
+    /// Returns when all of the first write's data has arrived, `late` later than expected.
     pub(super) fn enter(&mut self, now: Time, late: Nanos) -> Time {
         if let Some(mut write) = self.waiting.pop_front() {
             write.arrived += late;
@@ -69,12 +62,10 @@ impl Intake {
         self.arrived
     }
 
-    /// Whether a write's data has arrived but the buffer has no room for it.
     pub(super) fn waits_for_room(&self) -> bool {
         !self.waiting.is_empty() && self.entry == Time::NEVER
     }
 
-    /// The first write, if it has waited for room since before `time`.
     pub(super) fn waits_since(&self, time: Time) -> bool {
         self.waiting.front().is_some_and(|write| write.arrived < time)
     }
@@ -84,7 +75,6 @@ impl Intake {
         self.through.iter().all(|write| write.arrived <= now)
     }
 
-    /// When the last of that data arrives.
     pub(super) fn all_arrived(&self) -> Time {
         self.through.iter().map(|write| write.arrived).max().unwrap_or(Time::ZERO)
     }
@@ -93,7 +83,6 @@ impl Intake {
 /// What the firmware remembers of the writes so far, in bytes as the platters count them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Intervals {
-    /// Where the last write began and ended.
     start: u64,
     end: u64,
     /// How far from the one before it began.
@@ -101,8 +90,8 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// Notes a write. Returns whether it is at least the third of a series at equal distances of at most
-    /// `most` bytes, with gaps between them: writes without gaps are a stream, which completes its sectors.
+    /// Returns whether the write is at least the third of a series at equal distances of at most `most` bytes, with
+    /// gaps between them: writes without gaps are a stream, which completes its sectors.
     pub(super) fn note(&mut self, start: u64, end: u64, most: u64) -> bool {
         let step = start.wrapping_sub(self.start);
         let regular = step == self.step && step <= most && start > self.end;

@@ -10,8 +10,7 @@ use crate::disk::intake::Write;
 use crate::disk::mechanism::Mechanism;
 use crate::interface::{Interface, transfer_time};
 
-/// Sectors that become ready to send during a transfer: `count` of them, the first at `from`, then one every
-/// `each`.
+/// Sectors that become ready to send: the first at `from`, then one every `each`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) from: Time,
@@ -41,21 +40,15 @@ impl Supply {
     }
 }
 
-/// What the mechanism must wait for when it writes the data of the most recent write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coming {
-    /// When the heads may move.
     pub(super) moves: Time,
-    /// When the heads reach the track.
     pub(super) lands: Time,
-    /// The arrival of the data, where it is known.
     pub(super) supply: Option<Supply>,
 }
 
-/// When a write's data can come, and the drive's delays after the last byte.
 #[derive(Clone, Copy, Debug)]
 struct WriteTerms {
-    /// When the first byte can go over the link.
     data: Time,
     moves: Time,
     /// From the last byte until the link is free.
@@ -64,7 +57,6 @@ struct WriteTerms {
     status: Nanos,
 }
 
-/// The link, and the controller's time for each command.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     interface: Interface,
@@ -102,13 +94,11 @@ impl Link {
         self.times.is_some()
     }
 
-    /// When the host receives the completion of a command without data that ends now.
     pub(super) fn bare_completion(&self, now: Time) -> Time {
         now + self.interface.write_overhead + self.interface.completion_overhead
     }
 
-    /// For a read that arrives now: when its data can come from the cache, and otherwise when the heads can
-    /// move.
+    /// When the data of a read can come from the cache, and otherwise when the heads can move.
     pub(super) fn read_terms(&self, now: Time) -> (Time, Time) {
         match &self.times {
             None => (now + self.interface.read_overhead, now + self.interface.read_overhead),
@@ -154,7 +144,6 @@ impl Link {
         }
     }
 
-    /// Receives a write from `start` to `end` that arrives now.
     pub(super) fn receive(&mut self, now: Time, id: RequestId, start: u64, end: u64, durable: bool) -> Write {
         let terms = self.write_terms(now, start, durable);
         let sent = terms.data.max(self.free);
@@ -198,8 +187,8 @@ impl Link {
         self.free + self.read_completion()
     }
 
-    /// Sends the data of a read that needed the medium; returns when the host receives the completion. The
-    /// last sector has passed under the heads at `end`; the first `cached` sectors were in the cache.
+    /// Sends a read that needed the medium, whose last sector passed under the heads at `end`; the first `cached`
+    /// sectors were in the cache. Returns when the host receives the completion.
     pub(super) fn send_passed(&mut self, read: &Read, cached: u64, end: Time, mechanism: &Mechanism) -> Time {
         self.free = match &self.times {
             Some(times) => self.measured_sent(times, read, cached, end, mechanism),
@@ -250,7 +239,6 @@ impl Link {
     }
 }
 
-/// When enough of the read is in the buffer for the drive to take the link.
 fn marked(disconnects: &Disconnects, read: &Read, cached: u64, pieces: &[Piece]) -> Time {
     let mut wanted = disconnects.wanted(read.end - read.first).saturating_sub(cached).max(1);
     for piece in pieces {

@@ -23,8 +23,7 @@ pub struct HeadTimes {
     pub head_switch: Nanos,
     /// Extra time after any move before a write may begin, for the head to settle on the track.
     pub write_settle: Nanos,
-    /// Time by which a write may begin earlier, where the seek times were measured with more settling than a
-    /// write needs.
+    /// How much earlier a write may begin where the seek times include more settling than a write needs.
     pub write_lead: Nanos,
 }
 
@@ -34,9 +33,7 @@ const SAME_ANGLE: u32 = 2048;
 /// How long the heads stay on their track after a flush.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stay {
-    /// When the last write ended.
     written: Time,
-    /// When they may leave.
     until: Time,
 }
 
@@ -55,7 +52,6 @@ pub(super) struct Mechanism {
     ended: Time,
     /// When the last pass began, after the seek and the rotational wait.
     pub(super) began: Time,
-    /// How long the last pass waited for its first sector to come round.
     waited: Nanos,
     stay: Stay,
     /// The parts in which the last pass read, each with the time at which its first sector had been read.
@@ -104,14 +100,12 @@ impl Mechanism {
         self.next
     }
 
-    /// The times from `at` until the heads can begin at `place`: the move and the wait.
     #[inline]
     pub(super) fn positioning(&self, at: Time, place: &Position, pass: Pass) -> (Nanos, Nanos) {
         let travel = self.travel(at, place, pass);
         (travel, self.wait(at + travel, place))
     }
 
-    /// Whether `place` may lie within `reach` tracks.
     #[inline]
     pub(super) fn is_near(&self, place: &Position, reach: u32) -> bool {
         self.track.0.abs_diff(place.cylinder) <= reach
@@ -127,7 +121,6 @@ impl Mechanism {
         self.stay.until = self.stay.written + self.spindle.until(Angle::default(), self.stay.written);
     }
 
-    /// The time from `at` until the heads are at `place`.
     #[inline]
     fn travel(&self, at: Time, place: &Position, pass: Pass) -> Nanos {
         let distance = self.track.0.abs_diff(place.cylinder);
@@ -160,8 +153,7 @@ impl Mechanism {
         at + travel + wait
     }
 
-    /// Passes over `count` sectors from `first`, beginning no earlier than `at`; returns when the last has
-    /// passed.
+    /// Begins no earlier than `at`; returns when the last of the `count` sectors has passed.
     pub(super) fn pass(
         &mut self,
         at: Time,
@@ -173,7 +165,6 @@ impl Mechanism {
         self.pass_from(self.place(first), at, first, count, pass, counters)
     }
 
-    /// As [`Mechanism::pass`], for a first sector whose place is known.
     pub(super) fn pass_from(
         &mut self,
         mut place: Position,
@@ -208,8 +199,7 @@ impl Mechanism {
         at
     }
 
-    /// Continues reading from `next` until `until` or sector `limit`. Returns when the next sector begins to
-    /// pass, and that sector.
+    /// Reads from `next` until `until` or sector `limit`. Returns the next sector, and when it begins to pass.
     pub(super) fn read_ahead(
         &mut self,
         at: Time,
@@ -240,7 +230,6 @@ impl Mechanism {
         (at, sector)
     }
 
-    /// The number of sectors from `next` to the end of its track that pass in `time`.
     pub(super) fn passing(&self, next: u64, time: Nanos) -> u64 {
         let place = self.place(next);
         self.sectors_within(&place, time).min(place.left.into())

@@ -10,9 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Debug)]
 pub(super) struct MediaCache {
     first: u64,
-    /// Physical sectors that it holds.
     sectors: u64,
-    /// The sector within the area that follows the newest entry.
     next: u64,
     /// The entries, from the oldest live one on.
     entries: VecDeque<Entry>,
@@ -25,9 +23,7 @@ pub(super) struct MediaCache {
 /// The data that one flush has written.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The sector within the area at which it begins.
     from: u64,
-    /// The number of its bytes that are live.
     bytes: u64,
     /// Its spans, in the order of their sectors.
     spans: Vec<(u64, u64)>,
@@ -37,9 +33,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 struct Live {
     end: u64,
-    /// The number of its entry.
     entry: u64,
-    /// The number of its span in the entry.
     index: u64,
 }
 
@@ -49,8 +43,7 @@ impl MediaCache {
         Self { first, sectors, next: 0, entries, oldest: 0, live }
     }
 
-    /// Begins an entry of `sectors` sectors for these spans of bytes. Returns the physical sector at which it
-    /// is written, or `None` if there is no room.
+    /// Returns the physical sector at which the new entry is written, or `None` if there is no room.
     pub(super) fn append(&mut self, spans: &[(u64, u64)], sectors: u64) -> Option<u64> {
         // The entries that this one replaces are needed until it is written.
         let from = self.room(sectors)?;
@@ -66,10 +59,8 @@ impl MediaCache {
         Some(self.first + from)
     }
 
-    /// The sector within the area at which `sectors` consecutive ones can be written.
     fn room(&self, sectors: u64) -> Option<u64> {
-        // The free part runs from the end of the newest entry to the end of the area, or to the oldest entry
-        // if that lies ahead.
+        // Free: from the end of the newest entry to the end of the area, or to the oldest entry if that lies ahead.
         let (limit, front) = match self.entries.front() {
             None => (self.sectors, self.sectors),
             Some(oldest) if self.next > oldest.from => (self.sectors, oldest.from),
@@ -82,7 +73,6 @@ impl MediaCache {
         self.live.is_empty()
     }
 
-    /// Whether three quarters of the area are taken.
     pub(super) fn is_nearly_full(&self) -> bool {
         let Some(oldest) = self.entries.front() else { return false };
         let free = if self.next > oldest.from {
@@ -93,8 +83,7 @@ impl MediaCache {
         free * 4 <= self.sectors
     }
 
-    /// The live spans with a byte between `start` and `end`, in order, each with its sector if every span of
-    /// its entry takes one.
+    /// The live spans in order, each with its sector if every span of its entry takes one.
     pub(super) fn live_within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
         let before = self.live.range(..start).next_back().filter(|(_, live)| live.end > start);
         let after = self.live.range(start..end.max(start));
@@ -104,8 +93,7 @@ impl MediaCache {
         })
     }
 
-    /// Passes the start of each live span of the oldest entry to `each`; returns the entry's first sector and
-    /// the number of its spans.
+    /// Passes on the start of each live span of the oldest entry; returns its first sector and number of spans.
     pub(super) fn oldest(&self, mut each: impl FnMut(u64)) -> Option<(u64, u64)> {
         let entry = self.entries.front()?;
         for &(start, end) in &entry.spans {

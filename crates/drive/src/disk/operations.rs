@@ -27,11 +27,9 @@ struct Best {
     reach: u32,
 }
 
-/// When and why to look again at an extent that was passed over.
 #[derive(Clone, Copy, Debug)]
 struct Again {
     at: Time,
-    /// Whether an extent waits for the rest of a sector.
     rest: bool,
 }
 
@@ -119,8 +117,7 @@ impl Disk {
         self.choose_extent(best)
     }
 
-    /// When the host will have left the drive alone for `time`, unless it has; never while a command is
-    /// outstanding.
+    /// When the host will have left the drive alone for `time`; never while a command is outstanding.
     pub(super) fn idle_for(&self, time: Nanos) -> Option<Time> {
         if time == Nanos::ZERO {
             return None;
@@ -131,8 +128,7 @@ impl Disk {
         Some(self.queue.active + time).filter(|from| self.now < *from)
     }
 
-    /// The operation that a host has waited for too long: a read, a write to the medium, or a write to a full
-    /// buffer.
+    /// A read, a write to the medium, or a write to a full buffer that a host has waited for too long.
     fn overdue(&mut self) -> Option<Choice> {
         // Nothing has waited for longer than the drive is on.
         let too_long_ago = self.now.checked_back(LONGEST_WAIT)?;
@@ -155,8 +151,8 @@ impl Disk {
         None
     }
 
-    /// Whether a read continues what is read ahead: it begins in it, next to it, or among the sectors that pass
-    /// before the heads could move for it.
+    /// Whether a read begins in what is read ahead, next to it, or among the sectors that pass before the heads could
+    /// move for it.
     fn continues(&self, read: &Read) -> bool {
         let reads = &self.memory.reads;
         let Some(stream) = reads.stream.filter(|stream| read.end > stream.next) else { return false };
@@ -183,8 +179,8 @@ impl Disk {
         }
     }
 
-    /// The best of the extents, or `best`. Partial sectors stop waiting for their rest when a host waits for
-    /// the medium or for room and nothing else can be written, unless the rest is already on the link.
+    /// Partial sectors stop waiting for their rest when a host waits for the medium or for room and nothing else can
+    /// be written, unless the rest is already on the link.
     fn choose_extent(&mut self, best: Best) -> Option<Choice> {
         let mut patience = self.patience();
         loop {
@@ -204,7 +200,6 @@ impl Disk {
         }
     }
 
-    /// Compares the extents, nearest addresses first.
     fn weigh_extents(&self, mut best: Best, patience: Patience) -> (Option<Choice>, Again) {
         let crowded = !self.intake.through.is_empty()
             || self.queue.has_flush()
@@ -248,8 +243,7 @@ impl Disk {
         (best.choice, again)
     }
 
-    /// Whether an extent, or one beyond it, may be within `reach`: except within a serpentine, tracks are in
-    /// address order.
+    /// Except within a serpentine, tracks are in address order.
     fn may_be_near(&self, extent: &Extent, reach: u32) -> bool {
         self.mechanism.is_near(&extent.place, reach.saturating_add(self.mechanism.geometry.width()))
     }
@@ -322,8 +316,8 @@ impl Disk {
         self.busy = Some(Busy { end, work: Work::Write });
     }
 
-    /// When the heads may move for a write. If the host waits for the medium, they also wait for the write's
-    /// own data, unless the arrival time of each sector is known.
+    /// If the host waits for the medium, the heads also wait for the write's own data, unless the arrival time of
+    /// each sector is known.
     pub(super) fn write_begins(&self) -> Time {
         let begin = self.now + self.destager.cache.setup;
         match self.link.coming {
@@ -332,12 +326,10 @@ impl Disk {
         }
     }
 
-    /// Whether all data has arrived of the writes for which the host waits for the medium.
     fn has_arrived(&self) -> bool {
         self.link.is_measured() || self.intake.has_arrived(self.now)
     }
 
-    /// Where a write ends in one operation: at the end of the track, less a partial sector that stays behind.
     fn limit(&self, extent: &Extent, next: &Next) -> u64 {
         let track_end = ((next.from >> self.rules.shift) + u64::from(next.place.left)) << self.rules.shift;
         if next.end < extent.end { track_end.min(next.end) } else { track_end }
@@ -429,7 +421,6 @@ impl Disk {
         }
     }
 
-    /// Retires other copies of what is now in place, and keeps its sectors in memory.
     fn retire_written(&mut self) {
         if self.logs.media.is_some() || self.logs.partial.is_some() {
             for index in 0..self.destager.in_flight.spans.len() {
@@ -457,8 +448,7 @@ impl Disk {
     }
 
     fn finish_read(&mut self, read: &Read, cached: u64, passed: u64, took: Took) {
-        // The link is taken only now: it was free for other drives while the arm moved and the platter
-        // turned.
+        // Only now: the link was free for other drives while the arm moved and the platter turned.
         let known = self.link.send_passed(read, cached, self.now, &self.mechanism);
         self.complete(read.id, known);
         let (first, end) = (read.first, read.end);
@@ -493,7 +483,6 @@ impl Disk {
         }
     }
 
-    /// Completes the writes that are now on the medium.
     pub(super) fn release_durable(&mut self) {
         let mut index = 0;
         while index < self.intake.through.len() {

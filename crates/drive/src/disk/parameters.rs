@@ -56,8 +56,7 @@ pub struct WriteCacheParameters {
     pub enabled: bool,
     /// Its size.
     pub size: ByteCount,
-    /// Entries of the firmware's table of pending writes: one for each extent, or for each segment that holds
-    /// extents.
+    /// Entries of the firmware's table of pending writes: one for each extent, or each segment with extents.
     pub extents: usize,
     /// A segment, an aligned power of two whose extents share one entry; `None` if each extent has its own.
     pub segment: Option<ByteCount>,
@@ -121,8 +120,7 @@ pub enum Protection {
     None,
     /// The write cache: the energy of the turning platters saves it to flash. A flush has nothing to do.
     NonVolatile,
-    /// A reserved area of the platters. A flush writes all pending data to it in one pass, to be put in place
-    /// later.
+    /// A reserved area of the platters, to which a flush writes all pending data in one pass.
     MediaCache {
         /// Its size in bytes.
         bytes: u64,
@@ -142,8 +140,7 @@ impl RmwPolicy {
         (Self::Logged, "logged"),
     ];
 
-    /// The policies that published figures suggest for one drive or another. Where nothing is known of a
-    /// drive's firmware, it may follow any of them.
+    /// The policies that published figures suggest: a drive of unknown firmware may follow any of them.
     pub const PLAUSIBLE: [Self; 6] = [
         Self::Deferred,
         Self::ImmediateMerged,
@@ -168,8 +165,8 @@ impl RmwPolicy {
         matches!(self, Self::ImmediateSerial | Self::ImmediateMerged)
     }
 
-    /// Whether each partial sector is read and written before the next is read, in a write that is or is not
-    /// one of a series at regular intervals.
+    /// Whether each partial sector is read and written before the next is read; `regular` for a write of a series at
+    /// regular intervals.
     pub const fn is_serial(self, regular: bool) -> bool {
         match self {
             Self::ImmediateSerial | Self::DestageSerial => true,

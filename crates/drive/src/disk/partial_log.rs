@@ -1,17 +1,15 @@
 //! The log of partial sectors: parts of physical sectors are written to an area of the platters, many in one
 //! pass, instead of being read, changed and written in place.
 //!
-//! A part is in the log from the moment it is written there until it is in place, overwritten or discarded; a
-//! read gets it from there. Parts are put in place while the drive is idle, one sector at a time, so that a
-//! read waits for one of them at most. If the log has no room, partial sectors are read and written in place,
-//! as if there were no log.
+//! A part is in the log until it is in place, overwritten or discarded; a read gets it from there. Parts are put in
+//! place while the drive is idle, one sector at a time, so that a read waits for one of them at most. If the log has
+//! no room, partial sectors are read and written in place, as if there were no log.
 //!
-//! With shingled recording no part of a band can be written by itself, because its tracks overlap. Then all
-//! sectors go to the log, except those of a stream: what begins a band or follows the last write in place. To
-//! put a sector in place, the drive reads its band, with all parts of it that are in the log, and writes it
-//! as a whole; if the log has no room, at once (A. Aghayev and P. Desnoyers, "Skylight", FAST'15: persistent
-//! cache, static bands, cleaning while idle). A stream that ends inside a band costs nothing more, because
-//! it is not known how the firmware ends one.
+//! With shingled recording no part of a band can be written by itself, because its tracks overlap. Then all sectors
+//! go to the log, except those of a stream: what begins a band or follows the last write in place. To put a sector in
+//! place, the drive reads its band, with all parts of it in the log, and writes it as a whole; at once, if the log
+//! has no room (A. Aghayev and P. Desnoyers, "Skylight", FAST'15: persistent cache, static bands, cleaning while
+//! idle). Ending a stream inside a band costs nothing more: how firmware ends one is not known.
 
 use std::collections::VecDeque;
 
@@ -25,7 +23,6 @@ use crate::disk::rest::Patience;
 use crate::disk::{Busy, Disk, Read, Took, Work};
 use crate::drive::MediaEvent;
 
-/// The largest number of parts that one pass writes.
 const BATCH: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -34,9 +31,7 @@ pub(super) struct PartialLog {
     idle: Nanos,
     /// Sectors whose parts have been read from the log and are to be put in place, by address.
     moving: VecDeque<u64>,
-    /// Sectors of a band, if tracks are shingled.
     band: Option<u64>,
-    /// The sector after the last write in place.
     follows: u64,
 }
 
@@ -53,13 +48,12 @@ impl PartialLog {
 pub(super) struct Fragments {
     /// Runs of sectors in the log: the first, and how many.
     runs: Vec<(u64, u64)>,
-    /// Whether all of the data is in the log.
     all: bool,
 }
 
 impl Disk {
-    /// Writes the partial sectors of the extent at `start`, and of those after it, to the log. Returns false
-    /// if there is no partial sector, no log, or no room in it.
+    /// Writes the partial sectors of the extent at `start`, and of those after it. Returns false if there is none, no
+    /// log, or no room in it.
     #[cold]
     pub(super) fn log_partial(&mut self, start: u64, patience: Patience) -> bool {
         if self.logs.partial.is_none() {
@@ -97,7 +91,6 @@ impl Disk {
         true
     }
 
-    /// Adds the parts of an extent that lie in partial sectors and do not wait for their rest.
     fn partial_spans(&self, start: u64, extent: &Extent, patience: Patience, spans: &mut Vec<(u64, u64)>) {
         let Some(next) = self.next_of(start, extent, patience) else { return };
         if let Some(end) = self.band_end(next.from >> self.rules.shift) {
@@ -131,7 +124,6 @@ impl Disk {
         self.admit();
     }
 
-    /// Which parts of a read, from byte `start` on, are in the log.
     #[cold]
     pub(super) fn fragments(&self, start: u64, end: u64) -> Option<Fragments> {
         let log = self.logs.partial.as_ref().filter(|log| !log.area.is_empty())?;
@@ -149,7 +141,6 @@ impl Disk {
         (bytes > 0).then_some(fragments)
     }
 
-    /// Reads the sectors of `read` from sector `first` on, and those parts of them that are in the log.
     #[cold]
     pub(super) fn begin_fragments(&mut self, read: Read, first: u64, mut at: Time, fragments: &Fragments) {
         let counters = &mut self.record.counters;
@@ -165,12 +156,10 @@ impl Disk {
         self.busy = Some(Busy { end: at, work: Work::Read { read, cached, passed: 0, took } });
     }
 
-    /// Whether the log holds anything that is not in place.
     pub(super) fn has_logged(&self) -> bool {
         self.logs.partial.as_ref().is_some_and(|log| !log.area.is_empty())
     }
 
-    /// Ends reading ahead before the first sector of which a part is in the log.
     #[cold]
     pub(super) fn clip_read_ahead(&mut self) {
         let (Some(log), Some(stream)) = (&self.logs.partial, self.memory.reads.stream) else { return };
@@ -180,8 +169,8 @@ impl Disk {
         }
     }
 
-    /// Puts a sector of the log in place, or reads the parts of the next ones, if the drive has been idle
-    /// long enough or the log is nearly full.
+    /// Puts a sector in place, or reads the parts of the next ones, if the drive has been idle long enough or the log
+    /// is nearly full.
     #[cold]
     pub(super) fn put_in_place(&mut self) {
         if self.busy.is_some() || !self.reads.waiting.is_empty() || !self.has_logged() {
@@ -257,7 +246,6 @@ impl Disk {
         }
     }
 
-    /// Records that a write in place ends at this sector.
     pub(super) const fn written_in_place(&mut self, end: u64) {
         if let Some(log) = &mut self.logs.partial {
             log.follows = end;

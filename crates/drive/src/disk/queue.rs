@@ -21,7 +21,6 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     id: RequestId,
-    /// Whether its completion is on its way.
     over: bool,
 }
 
@@ -41,7 +40,6 @@ impl Queue {
         Some(request)
     }
 
-    /// Takes the next held command, if it no longer has to wait.
     pub(super) fn take_held(&mut self) -> Option<Request> {
         if self.flush.is_some() || self.taken >= self.depth {
             return None;
@@ -59,7 +57,6 @@ impl Queue {
         self.done.peek().map_or(Time::NEVER, |Reverse((at, _, _))| *at)
     }
 
-    /// Schedules a request's completion; every request ends here, once.
     pub(super) fn complete(&mut self, id: RequestId, at: Time) {
         self.completions += 1;
         self.done.push(Reverse((at, self.completions, id)));
@@ -81,14 +78,12 @@ impl Queue {
         self.flush = Some(Flush { id, over: false });
     }
 
-    /// The flush that completes because everything is durable, if one is in progress.
     pub(super) fn end_flush(&mut self) -> Option<RequestId> {
         let flush = self.flush.as_mut()?;
         flush.over = true;
         Some(flush.id)
     }
 
-    /// Whether a flush has been taken and has not completed.
     pub(super) const fn has_flush(&self) -> bool {
         self.flush.is_some()
     }

@@ -1,5 +1,5 @@
-//! What the drive has in memory of the platters: the read cache, a few segments that are replaced least
-//! recently used first, with reading ahead into one of them; and what was written last.
+//! What the drive has in memory of the platters: the read cache, whose least recently used segment is replaced, with
+//! reading ahead into one segment; and what was written last.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -39,7 +39,6 @@ pub(super) struct Stream {
 }
 
 impl ReadCache {
-    /// A cache of the given segments; it is disabled if their number or their size is zero.
     pub(super) fn new(parameters: ReadCacheParameters, rules: SegmentRules) -> Self {
         let ReadCacheParameters { segments, segment_sectors: size, read_ahead } = parameters;
         let segments = if size == 0 { 0 } else { segments };
@@ -51,7 +50,6 @@ impl ReadCache {
         self.stream = None;
     }
 
-    /// Ends reading ahead at sector `limit` at the latest.
     pub(super) fn clip_stream(&mut self, limit: u64) {
         if let Some(stream) = &mut self.stream {
             stream.limit = stream.limit.min(limit).max(stream.next);
@@ -62,7 +60,6 @@ impl ReadCache {
         self.segments.iter().any(|segment| (segment.start..segment.end).contains(&sector))
     }
 
-    /// Records that reading ahead has come as far as `next`, at `at`.
     pub(super) fn stream_to(&mut self, at: Time, next: u64) {
         if let Some(stream) = &mut self.stream {
             (stream.at, stream.next) = (at, next);
@@ -71,7 +68,6 @@ impl ReadCache {
         }
     }
 
-    /// Starts reading ahead into `segment` after a read that ends now at sector `end`.
     pub(super) fn begin_stream(&mut self, segment: usize, end: u64, now: Time, geometry: &Geometry) {
         if self.read_ahead > 0 {
             let limit = self.limit(self.get(segment).start, end, geometry);
@@ -95,8 +91,8 @@ impl ReadCache {
         limit.min(all).max(end.min(all))
     }
 
-    /// Handles a hit up to `end` in `segment`: reading ahead continues as far as the firmware allows. The
-    /// heads could move for the read at `moves`; `idle` says that they are free.
+    /// Reading ahead continues after a hit as far as the firmware allows. The heads could move for the read at
+    /// `moves`; `idle` says that they are free.
     pub(super) fn hit(
         &mut self,
         segment: usize,
@@ -125,8 +121,7 @@ impl ReadCache {
         }
     }
 
-    /// For a read that continues the stream, or of which the cache holds the beginning: the sector at which to
-    /// continue, and from when.
+    /// For a read that continues the stream, or whose beginning is cached: the sector to continue at, and when.
     pub(super) fn goes_on(&self, read: &Read, continues: bool, now: Time) -> Option<(u64, Time)> {
         let from = now.max(read.ready);
         if let Some(stream) = self.stream.filter(|_| continues) {
@@ -175,7 +170,6 @@ impl ReadCache {
         Some(index)
     }
 
-    /// The segment that a read from `start` continues.
     fn continued(&self, start: u64) -> Option<usize> {
         let reach = u64::from(self.rules.adjoining);
         let continues = |segment: &Segment| {
@@ -192,8 +186,7 @@ impl ReadCache {
         Some(index)
     }
 
-    /// Updates the cache for a write from sector `first` to `end` that is now in the buffer. Reading ahead
-    /// has been advanced to now if the write ends it.
+    /// The write is now in the buffer; reading ahead has been advanced to now if the write ends it.
     pub(super) fn note_written(&mut self, first: u64, end: u64) {
         if self.rules.drops_whole {
             self.stream = None;
@@ -208,20 +201,17 @@ impl ReadCache {
         }
     }
 
-    /// Extends a segment by the `count` sectors before its first, as far as it has room.
     pub(super) fn extend_back(&mut self, index: usize, count: u64) {
         let segment = &mut self.segments[index];
         segment.start = (segment.start - count.min(segment.start)).max(segment.end.saturating_sub(self.size));
     }
 
-    /// Extends a segment to `end`; sectors that no longer fit are dropped from its front.
     pub(super) fn extend(&mut self, index: usize, end: u64) {
         let segment = &mut self.segments[index];
         segment.end = segment.end.max(end);
         segment.start = segment.start.max(segment.end.saturating_sub(self.size));
     }
 
-    /// Drops every sector from `start` to `end`, which have been written.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         for segment in &mut self.segments {
             if segment.start < end && start < segment.end {
@@ -242,13 +232,12 @@ impl ReadCache {
 
 const RUNS: usize = 256;
 
-/// Sectors that the drive has written and still has in memory, which equal those on the platters: a partial write to
-/// one of them need not read it. Runs of physical sectors, the newest last.
+/// Sectors that the drive has written and still has in memory: a partial write to one need not read it. Runs of
+/// physical sectors, the newest last.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     runs: VecDeque<(u64, u64)>,
     sectors: u64,
-    /// The largest number of sectors that are kept.
     capacity: u64,
 }
 
@@ -257,7 +246,6 @@ impl Kept {
         Self { runs: VecDeque::new(), sectors: 0, capacity }
     }
 
-    /// Keeps the sectors from `first` to `end`, which have been written.
     pub(super) fn keep(&mut self, first: u64, end: u64) {
         if self.capacity == 0 {
             return;

@@ -1,10 +1,9 @@
 //! How a partly written physical sector waits for its rest, when that is on its way.
 //!
-//! In a stream of misaligned writes, the end of one and the start of the next make a whole sector, and
-//! nothing has to be read for it. So a partial sector stays in the buffer while its rest is known to come (a
-//! write that waits for room brings it) or likely to come (it ends a stream). It never holds up other work: a
-//! flush, or a host that waits for the medium, ends waiting for what is only likely, and all waiting ends
-//! where nothing else can be done.
+//! In a stream of misaligned writes, the end of one and the start of the next make a whole sector, and nothing has to
+//! be read. So a partial sector stays in the buffer while its rest is known to come (a write that waits for room
+//! brings it) or likely to come (it ends a stream). It never holds up other work: a flush, or a host that waits for
+//! the medium, ends waiting for what is only likely; all waiting ends where nothing else can be done.
 
 use straddle_units::io::Time;
 
@@ -14,16 +13,12 @@ use crate::disk::geometry::Position;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// For a rest that is likely to come.
     Likely,
-    /// Only for a rest that is known to come.
     Known,
-    /// For nothing.
     None,
 }
 
 impl Patience {
-    /// The next less patient value.
     pub(super) const fn less(self) -> Option<Self> {
         match self {
             Self::Likely => Some(Self::Known),
@@ -33,7 +28,6 @@ impl Patience {
     }
 }
 
-/// The part of an extent to be written next, and where its operation begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub(super) from: u64,
@@ -70,8 +64,8 @@ impl Disk {
         [partial[0] && known && extent.coming[0], partial[1] && (likely || (known && extent.coming[1]))]
     }
 
-    /// Until when the rest of a stream's last sector is likely to come: while the host is busy with the
-    /// drive, but for at least two revolutions, or exactly those when the table is nearly full.
+    /// The rest of a stream's last sector is likely to come while the host is busy with the drive, but for at least
+    /// two revolutions, or exactly those when the table is nearly full.
     pub(super) fn expected_until(&self, extent: &Extent) -> Time {
         let least = extent.touched.max(self.intake.arrived)
             + self.mechanism.revolution()
@@ -83,8 +77,7 @@ impl Disk {
         }
     }
 
-    /// A short extent that ends inside a sector is left alone for two revolutions, in case more comes. In a
-    /// stream, only that last sector is.
+    /// A short extent that ends inside a sector is left alone for two revolutions; of a stream, only that sector.
     pub(super) fn waits_for_more(&self, start: u64, extent: &Extent) -> Option<Time> {
         let ends_inside = !extent.streamed && self.buffer.partial(start, extent)[1];
         let until = extent.touched + self.mechanism.revolution() + self.mechanism.revolution();

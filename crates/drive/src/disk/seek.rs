@@ -128,7 +128,6 @@ impl SeekCurve {
         Self { near: near.collect(), far: far.collect(), reach: Vec::new(), longest }.with_reach()
     }
 
-    /// Distances between which the times are on straight lines.
     fn knots(&self) -> impl Iterator<Item = u32> {
         let (longest, last) = (self.longest, self.near.len() - 1);
         let knots = (0..=last).chain((last..=longest as usize + STEP).step_by(STEP));

@@ -37,14 +37,12 @@ impl Angle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spindle {
     revolution: Nanos,
-    /// 2^64 over the nanoseconds of a revolution. Multiplied by the clock, wrapping, it gives the phase in
-    /// 2^-64 revolutions.
+    /// 2^64 over the nanoseconds of a revolution; times the clock, wrapping, the phase in 2^-64 revolutions.
     rate: u64,
 }
 
 impl Spindle {
-    /// A spindle with `revolution` nanoseconds per revolution; `None` for zero, or for more than 2^32 (4.3
-    /// s).
+    /// `None` for zero nanoseconds per revolution, or more than 2^32 (4.3 s).
     pub fn new(revolution: Nanos) -> Option<Self> {
         let nanos = revolution.get();
         (nanos > 1 && nanos <= u64::from(u32::MAX)).then(|| Self { revolution, rate: u64::MAX / nanos })

@@ -25,11 +25,9 @@ const LOG_BYTES: u64 = 64 << 20;
 struct Text {
     name: String,
     text: String,
-    /// The file that it was read from.
     file: Option<PathBuf>,
 }
 
-/// Finds the text of a base by its name and that of the profile that names it.
 type Find = fn(&str, &str) -> Result<Text, ProfileError>;
 
 fn find(name: &str) -> Result<Text, ProfileError> {
@@ -39,8 +37,7 @@ fn find(name: &str) -> Result<Text, ProfileError> {
     Ok(Text { name: name.to_owned(), text: read::text(name)?, file: Some(name.into()) })
 }
 
-/// A file in the folder of the profile `of` or below it, or a shipped profile: others may have written the
-/// profile.
+/// Others may have written the profile `of`: a file in its folder or below, or a shipped profile.
 fn find_below(name: &str, of: &str) -> Result<Text, ProfileError> {
     if !is_file(name) {
         return shipped(name);
@@ -69,7 +66,6 @@ fn shipped(name: &str) -> Result<Text, ProfileError> {
     }
 }
 
-/// The shipped name that shares the longest prefix with `name`, if it is long enough to suggest.
 fn nearest(name: &str) -> Option<String> {
     let alike = |(left, right): &(char, char)| left.eq_ignore_ascii_case(right);
     let shared = |known: &str| known.chars().zip(name.chars()).take_while(alike).count();
@@ -78,9 +74,8 @@ fn nearest(name: &str) -> Option<String> {
 }
 
 impl Profile {
-    /// Opens the drive of `specification`, the part of a target after `drive:`. It is the name of a shipped
-    /// profile, in any case, or, if it has a slash or ends in `.toml`, a file, followed by options, each
-    /// after a comma: `wd10ears,jumper=on`.
+    /// Opens the part of a target after `drive:`: the name of a shipped profile, in any case, or a file, if it has a
+    /// slash or ends in `.toml`; then options, each after a comma: `wd10ears,jumper=on`.
     pub fn open(specification: &str) -> Result<Self, ProfileError> {
         Self::open_with(specification, &[])
     }
@@ -91,8 +86,7 @@ impl Profile {
         from_text(&find(name)?, &options, replaced, find_below)
     }
 
-    /// As [`Profile::open`], for a specification that others may have written: a profile that is
-    /// a file must be in `folder` or below it.
+    /// As [`Profile::open`], for a specification by others: a file must be in `folder` or below it.
     pub fn open_below(folder: &Path, specification: &str) -> Result<Self, ProfileError> {
         let (name, options) = parts(specification);
         let text = if is_file(name) { text_below(folder, name)? } else { shipped(name)? };
@@ -339,7 +333,6 @@ impl Check<'_> {
         })
     }
 
-    /// The sectors of a band, if the tracks are shingled.
     fn band(&self, rmw: &RmwFile, physical: u64) -> Result<Option<u64>, ProfileError> {
         let Some(band) = rmw.band_bytes else { return Ok(None) };
         if rmw.policy != RmwPolicy::Logged {
@@ -351,8 +344,7 @@ impl Check<'_> {
         Ok(Some(self.within("rmw.band_bytes", band, physical, 1 << 30)? / physical))
     }
 
-    /// The physical sectors after those of the host, for a media cache or a log: how many are wanted, and how
-    /// many there must be.
+    /// For a media cache or a log: how many physical sectors are wanted after the host's, and the least.
     fn area(&self, rmw: &RmwFile, physical: u64) -> Result<(u64, u64), ProfileError> {
         let media_cache = rmw.media_cache_bytes.unwrap_or(0);
         let media_cache = self.within("rmw.media_cache_bytes", media_cache, 0, 1 << 40)? / physical;
@@ -441,7 +433,6 @@ impl Check<'_> {
         }
     }
 
-    /// Tracks and sectors per track of each zone, from the outermost.
     fn tracks(&self, file: &GeometryFile, needed: u64) -> Result<Vec<(u32, u32)>, ProfileError> {
         if let Some(zones) = &file.zones {
             let total: u64 = zones.iter().map(|zone| u64::from(zone.0)).sum();

@@ -10,7 +10,6 @@ use rustix::fs::OFlags;
 
 use super::ProfileError;
 
-/// The largest profile, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 
 pub(super) fn text(name: &str) -> Result<String, ProfileError> {

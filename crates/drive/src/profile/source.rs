@@ -1,5 +1,4 @@
-//! Values with sources, `{ value = 5400, source = "data sheet" }`: the source is recorded and the table
-//! reduced to the value.
+//! Values with sources: `{ value = 5400, source = "data sheet" }`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,7 +60,6 @@ fn sourced(value: &Value) -> Option<(Value, String)> {
     (table.len() == 2).then(|| (bare.clone(), source.to_owned()))
 }
 
-/// Merges `upper` into `lower`: tables are merged, everything else is replaced.
 pub(super) fn overlay(lower: &mut Table, upper: Table) {
     for (key, value) in upper {
         match (lower.get_mut(&key), value) {

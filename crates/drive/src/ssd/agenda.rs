@@ -1,28 +1,23 @@
 //! The events to come, in order of time.
 //!
-//! Nearly every kind of event takes a constant time, so events of one kind happen in the order in which they
-//! were set. Each kind has a sorted lane of its own, and the next event is the earliest of the lanes' heads.
-//! Events at the same moment are processed in the order of [`Lane`], which makes a run repeatable.
+//! Nearly every kind of event takes a constant time, so events of one kind happen in the order in which they were
+//! set, and each kind has a sorted lane. Events at the same moment are processed in the order of [`Lane`], which
+//! makes a run repeatable.
 
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// The host receives a completion.
     Completion,
-    /// A program operation on a die has ended.
     Program,
-    /// An erase operation on a die has ended.
     Erase,
     /// A channel has transferred a page, or a part of one.
     Channel,
-    /// A die has read a page into its register.
     Sense,
     /// A piece of a write has crossed the link.
     Link,
     /// The controller has decoded a write, a flush or a discard.
     WriteReady,
-    /// The controller has decoded a read.
     ReadReady,
     /// The oldest data in the buffer may be due for writing back.
     Age,
@@ -44,7 +39,6 @@ const LANES: [Lane; 9] = [
 const LANE_BITS: u32 = 4;
 /// The last representable moment, 36 years after power-on; events after it never happen.
 const LATEST: u64 = (u64::MAX >> LANE_BITS) - 1;
-/// The key of an empty lane.
 const EMPTY: u64 = u64::MAX;
 
 /// Each event has a time and the number of a command, a die or a channel, depending on the lane.
@@ -61,7 +55,6 @@ impl Agenda {
         Self { lanes: Default::default(), heads: [EMPTY; LANES.len()], next: EMPTY }
     }
 
-    /// Adds an event. Events of the same lane and time happen in the order in which they were added.
     pub(super) fn push(&mut self, lane: Lane, at: u64, value: u32) {
         if at > LATEST {
             return;

@@ -1,9 +1,8 @@
-//! The flash blocks: which slot holds which unit, how many units of a superblock are valid, and which
-//! superblock to collect.
+//! The flash blocks: which slot holds which unit, and which superblock to collect.
 //!
 //! A superblock is free, open for one of two streams of writes, sealed, or a victim of garbage collection.
-//! Sealed ones are kept in buckets by their number of valid units, so that the one with the fewest is found
-//! at once. The reverse map of a superblock that was filled in order and is still fully valid is not stored.
+//! Sealed ones are kept in buckets by their number of valid units. The reverse map of a superblock that was filled in
+//! order and is still fully valid is not stored.
 
 use std::collections::VecDeque;
 
@@ -14,7 +13,6 @@ use crate::ssd::start::{FlashStart, SteadyState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// Data from the host.
     Host,
     /// Units that garbage collection moves. They have a stream of their own because they tend to live longer.
     Collected,
@@ -30,9 +28,7 @@ enum State {
 
 #[derive(Clone, Debug)]
 enum Reverse {
-    /// Nothing has ever been written to the superblock.
     Empty,
-    /// Consecutive units, beginning with this one.
     InOrder(Unit),
     /// The unit of each slot; `None` if its contents are stale.
     Table(Box<[Option<Unit>]>),
@@ -42,7 +38,6 @@ enum Reverse {
 struct Contents {
     state: State,
     valid: u32,
-    /// The neighbours in the bucket.
     previous: Option<Superblock>,
     next: Option<Superblock>,
     reverse: Reverse,
@@ -120,13 +115,11 @@ impl Blocks {
         self.free.len()
     }
 
-    /// The groups left in the superblock that the stream has open.
     pub(super) fn open_groups(&self, stream: Stream) -> u32 {
         self.open[stream as usize].map_or(0, |open| self.layout.groups - open.next_group)
     }
 
-    /// Takes the next group of the stream and returns its first slot. Opens a free superblock if necessary,
-    /// provided that `keep` of them remain free.
+    /// Opens a free superblock if necessary, provided that `keep` of them remain free.
     pub(super) fn allocate(&mut self, stream: Stream, keep: usize) -> Option<Slot> {
         if self.open_groups(stream) == 0 {
             if let Some(full) = self.open[stream as usize].take() {
@@ -145,7 +138,6 @@ impl Blocks {
         Some(self.layout.slot(open.superblock, place))
     }
 
-    /// The unit whose valid copy is in the slot.
     pub(super) fn unit_at(&self, slot: Slot) -> Option<Unit> {
         let (superblock, place) = self.layout.split(slot);
         match &self.superblocks[superblock.at()].reverse {

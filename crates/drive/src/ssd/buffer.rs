@@ -1,10 +1,8 @@
-//! The write buffer: for each indirection unit, the sectors that the host has written and flash does not hold
-//! yet.
+//! The write buffer: for each indirection unit, the sectors that flash does not hold yet.
 //!
-//! Each unit in the buffer takes the room of a whole unit. It has at most one entry to which the host adds,
-//! and at most one older entry that is being programmed and no longer changes. An entry is *whole* when all
-//! of the unit is known: because the host wrote all of it, because the rest was read from flash or copied
-//! from the older entry, or because there is no rest.
+//! Each unit takes the room of a whole one. It has at most one entry to which the host adds, and at most one older
+//! entry that is being programmed and no longer changes. An entry is *whole* when all of the unit is known: written
+//! by the host, read from flash or copied from the older entry, or without a rest.
 
 use crate::ssd::index::{EntryIndex, Unit};
 use crate::ssd::narrow;
@@ -14,7 +12,6 @@ use crate::ssd::parameters::{Layout, SECTOR_BYTES};
 pub(super) enum Stage {
     /// Not whole; waits for the host to write the rest of the unit.
     Partial,
-    /// The rest of the unit is being read from flash.
     Reading,
     /// Whole; waits to be programmed.
     Ready,
@@ -29,18 +26,13 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     /// Whether a command waits for it to be durable.
     pub(super) urgent: bool,
-    /// The number of sectors that the host has written.
     covered: u32,
-    /// Pages of the rest still to be read.
     pub(super) reads: u32,
-    /// When it entered its list.
     since: u64,
     /// The neighbours in the list of its stage.
     previous: Option<EntryIndex>,
     next: Option<EntryIndex>,
-    /// The next entry in the same bucket of the index.
     chain: Option<EntryIndex>,
-    /// Commands that wait until it is durable.
     pub(super) waiters: Vec<u32>,
 }
 
@@ -57,7 +49,6 @@ pub(super) struct Buffer {
     /// Units for which there is unreserved room.
     pub(super) room: u32,
     entries: Vec<Entry>,
-    /// One bit per sector of each entry: whether the host has written it.
     bits: Vec<u64>,
     words: usize,
     unused: Vec<EntryIndex>,
@@ -65,11 +56,8 @@ pub(super) struct Buffer {
     bucket_shift: u32,
     partial: List,
     ready: List,
-    /// Ready units that a command waits for.
     pub(super) urgent_ready: u32,
-    /// Units whose rest is being read.
     pub(super) reading: u32,
-    /// Entries that wait for an older one of their unit.
     held: u32,
     /// Units in the buffer, including those being programmed.
     pub(super) used: u32,
@@ -113,7 +101,6 @@ impl Buffer {
         &mut self.entries[index.at()]
     }
 
-    /// The latest entry of the unit.
     pub(super) fn find(&self, unit: Unit) -> Option<EntryIndex> {
         let mut next = self.buckets[self.bucket(unit)];
         while let Some(index) = next {
@@ -126,8 +113,7 @@ impl Buffer {
         next
     }
 
-    /// Puts sectors `from..to` of a unit into the buffer, using reserved room. Returns the entry, and whether
-    /// the data joined an existing one, which releases the room.
+    /// Uses reserved room. Returns the entry, and whether the data joined an existing one, which releases the room.
     pub(super) fn put(&mut self, unit: Unit, from: u32, to: u32, now: u64) -> (EntryIndex, bool) {
         let latest = self.find(unit);
         let open = latest.filter(|&index| self.entries[index.at()].stage != Stage::Storing);
@@ -159,12 +145,10 @@ impl Buffer {
         }
     }
 
-    /// The partial entry that is first in its list, and since when it has been there.
     pub(super) fn first_partial(&self) -> Option<(EntryIndex, u64)> {
         self.partial.first.map(|index| (index, self.entries[index.at()].since))
     }
 
-    /// Since when the first ready entry has been in its list.
     pub(super) fn ready_since(&self) -> Option<u64> {
         self.ready.first.map(|index| self.entries[index.at()].since)
     }
@@ -177,7 +161,6 @@ impl Buffer {
         (entry.stage, entry.reads) = (Stage::Reading, pages);
     }
 
-    /// Makes the entry whole: its rest is known, or it has none.
     pub(super) fn complete(&mut self, index: EntryIndex, now: u64) {
         match self.entries[index.at()].stage {
             Stage::Reading => self.reading -= 1,
@@ -196,8 +179,7 @@ impl Buffer {
         Some(index)
     }
 
-    /// Removes an entry that is stored, or whose data is not needed. A newer entry of the unit, if any, can
-    /// proceed.
+    /// The entry is stored, or its data is not needed. A newer entry of the unit can proceed.
     pub(super) fn remove(&mut self, index: EntryIndex, now: u64) {
         let Entry { unit, stage, urgent, .. } = self.entries[index.at()];
         match stage {
@@ -228,7 +210,6 @@ impl Buffer {
         known || (from..to).all(|sector| self.bit(index, sector))
     }
 
-    /// The runs of sectors that the host has written to an entry, as half-open ranges.
     pub(super) fn runs(&self, index: EntryIndex) -> impl Iterator<Item = (u32, u32)> + '_ {
         let sectors = self.sectors(self.entries[index.at()].unit);
         let mut at = 0;

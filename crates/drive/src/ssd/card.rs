@@ -17,13 +17,11 @@ use crate::interface::{Interface, transfer_time};
 use crate::ssd::narrow;
 use crate::ssd::parameters::{Layout, SsdParameters, Timing};
 
-/// A superblock that takes writes.
 #[derive(Clone, Debug)]
 struct Open {
     superblock: u64,
     /// Which of its units are in the new superblock.
     moved: Vec<bool>,
-    /// Units programmed there.
     programmed: u32,
 }
 
@@ -32,12 +30,10 @@ pub(crate) struct Card {
     layout: Layout,
     timing: Timing,
     interface: Interface,
-    /// The number of superblocks that may be open.
     most_open: usize,
     /// The open superblocks; the one written last is last.
     open: Vec<Open>,
     waiting: VecDeque<Request>,
-    /// The command in progress, and when it ends.
     current: Option<(Request, Time)>,
     pub(crate) record: Record,
 }
@@ -78,7 +74,6 @@ impl Card {
         self.waiting.len() + usize::from(self.current.is_some())
     }
 
-    /// Begins the next command, if none is in progress.
     fn start(&mut self, at: Time) {
         if self.current.is_some() {
             return;
@@ -118,19 +113,16 @@ impl Card {
         }
     }
 
-    /// The time to move a unit between flash and the controller.
     const fn carry(&self) -> u64 {
         transfer_time(self.layout.unit_bytes(), self.timing.channel_nanos_per_mib).get()
     }
 
-    /// The time to read the units from byte `start` to byte `end`.
     fn read(&mut self, start: u64, end: u64) -> u64 {
         let units = ((end - 1) >> self.layout.unit_shift) + 1 - (start >> self.layout.unit_shift);
         self.record.counters.media_read_bytes += units << self.layout.unit_shift;
         units * (self.timing.read + self.carry())
     }
 
-    /// Writes the bytes from `start` to `end`; returns the time that takes.
     fn write(&mut self, start: u64, end: u64) -> u64 {
         let (mut at, mut time) = (start, 0);
         while at < end {

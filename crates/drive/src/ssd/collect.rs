@@ -1,9 +1,8 @@
 //! Garbage collection: freeing the superblocks that hold the fewest valid units.
 //!
-//! It begins when few superblocks are free. The valid units of the victim are read, packed into groups of a
-//! separate stream, and programmed; when the last one is durable the victim is erased. One free superblock is
-//! always reserved for it, so it can continue whatever the host does. While it works, the host may use only
-//! as much flash as it gains, so that the host is not stopped abruptly.
+//! It begins when few superblocks are free. The valid units of the victim are read, packed into groups of a separate
+//! stream, and programmed; when the last is durable the victim is erased. One free superblock is always reserved for
+//! it. While it works, the host may use only as much flash as it gains, so that the host is not stopped abruptly.
 
 use crate::ssd::blocks::Stream;
 use crate::ssd::index::{Die, Slot, Superblock, Unit};
@@ -17,13 +16,10 @@ const FEW_FREE: usize = 2;
 #[derive(Clone, Copy, Debug)]
 struct Read {
     first_slot: Slot,
-    /// Pages still to be read.
     pages: u32,
-    /// Units for which room is reserved.
     room: u32,
 }
 
-/// Moved units waiting for their group to fill up.
 #[derive(Clone, Copy, Debug)]
 struct Filling {
     group: u32,
@@ -33,11 +29,8 @@ struct Filling {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Victim {
-    /// Moved units that are not yet durable.
     moving: u32,
-    /// Whether no valid unit is left in it.
     emptied: bool,
-    /// Blocks still to be erased.
     blocks: u32,
 }
 
@@ -45,7 +38,6 @@ struct Victim {
 pub(super) struct Collector {
     victim: Option<Superblock>,
     next_group: u32,
-    /// The victim's valid units when its collection began.
     valid_at_first: u32,
     /// Units that the host has written since then.
     host_units: u64,
@@ -55,14 +47,10 @@ pub(super) struct Collector {
     /// Units being read, for which room is reserved.
     reserved: u32,
     filling: Option<Filling>,
-    /// Scratch space for the units being moved.
     units: Vec<Option<Unit>>,
     victims: Vec<Victim>,
-    /// Victims emptied, but not yet erased.
     emptied: usize,
-    /// Emptied victims that are being erased.
     erasing: usize,
-    /// Whether the host wanted a superblock and got none.
     host_blocked: bool,
     /// Whether the host got no group, for lack of a superblock or to stay in step.
     host_waits: bool,
@@ -112,7 +100,6 @@ impl Ssd {
         slot
     }
 
-    /// Continues garbage collection, and the host if it waited for that.
     pub(super) fn collect_on(&mut self) {
         self.collect();
         if std::mem::take(&mut self.collector.host_waits) {
@@ -201,7 +188,6 @@ impl Ssd {
         true
     }
 
-    /// Continues reading the victim, as far as there is room for its valid units.
     fn read_victim(&mut self, victim: Superblock) {
         while self.collector.next_group < self.layout.groups {
             let under_way = self.collector.reading + self.groups.in_flight(Stream::Collected);
@@ -254,8 +240,7 @@ impl Ssd {
         (filling + open).saturating_add(free).saturating_sub(self.collector.reserved)
     }
 
-    /// Packs up to `room` units still valid in a group of a victim into groups of the collected stream, each
-    /// of which is programmed as soon as it is full.
+    /// Moves up to `room` units of a group of a victim; a full group is programmed at once.
     fn move_group(&mut self, from: Slot, mut room: u32) {
         let (victim, _) = self.layout.split(from);
         let per_group = self.layout.slots_per_group();

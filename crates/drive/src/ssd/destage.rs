@@ -19,7 +19,6 @@ use crate::ssd::{Ssd, narrow};
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) stream: Stream,
-    /// Pages not yet programmed.
     pages: u32,
     /// The buffer's entries, and where their units were before.
     entries: Vec<(EntryIndex, Option<Slot>)>,
@@ -27,7 +26,6 @@ pub(super) struct Group {
     victims: Vec<(Superblock, u32)>,
 }
 
-/// The groups that are being filled or programmed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
     groups: Vec<Group>,
@@ -36,7 +34,6 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Begins a group without members; returns its index.
     pub(super) fn begin(&mut self, stream: Stream) -> u32 {
         let index = self.unused.pop().unwrap_or_else(|| {
             self.groups.push(Group { stream, pages: 0, entries: Vec::new(), victims: Vec::new() });
@@ -46,7 +43,6 @@ impl Groups {
         index
     }
 
-    /// Records that `count` units of a group come from the victim.
     pub(super) fn add_moved(&mut self, group: u32, victim: Superblock, count: u32) {
         let victims = &mut self.groups[group as usize].victims;
         match victims.last_mut().filter(|last| last.0 == victim) {
@@ -55,7 +51,6 @@ impl Groups {
         }
     }
 
-    /// The number of the stream's groups being programmed.
     pub(super) const fn in_flight(&self, stream: Stream) -> u32 {
         self.in_flight[stream as usize]
     }
@@ -126,7 +121,6 @@ impl Ssd {
         }
     }
 
-    /// Handles the reading of a unit's rest, or of a page of it.
     pub(super) fn rest_read(&mut self, index: EntryIndex) {
         let entry = self.buffer.entry_mut(index);
         entry.reads -= 1;
@@ -136,7 +130,6 @@ impl Ssd {
         }
     }
 
-    /// Starts the age timer if it is not running: the buffer holds data.
     pub(super) fn watch_age(&mut self) {
         if !self.age_timer {
             self.age_timer = true;
@@ -162,7 +155,6 @@ impl Ssd {
         since.saturating_add(self.destage_after) <= self.now
     }
 
-    /// Whether a write waits for room and nothing in progress will make any.
     fn is_stuck(&self) -> bool {
         self.host.is_short_of_room() && self.groups.in_flight(Stream::Host) == 0
     }
@@ -201,7 +193,6 @@ impl Ssd {
         }
     }
 
-    /// Programs the next ready entries, at most `most` of them.
     fn store(&mut self, first_slot: Slot, most: u32) {
         let group = self.groups.begin(Stream::Host);
         let mut entries = std::mem::take(&mut self.groups.groups[group as usize].entries);

@@ -27,7 +27,6 @@ struct Command {
     id: RequestId,
     operation: Operation,
     bytes: u64,
-    /// The first byte not yet processed.
     next: u64,
     end: u64,
     /// Pieces on the link, pages being read, or units that must become durable.
@@ -40,7 +39,6 @@ struct Command {
     joined: bool,
 }
 
-/// A piece of a write on the link.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     command: u32,
@@ -56,13 +54,10 @@ pub(super) struct Host {
     commands: Vec<Command>,
     unused: Vec<u32>,
     active: u32,
-    /// Whether a flush or a discard is in progress.
     exclusive: bool,
-    /// The flush that waits for the buffer to become empty.
     flush: Option<u32>,
     controller_free: u64,
     link_free: u64,
-    /// The pieces on the link, in order.
     pieces: VecDeque<Piece>,
     /// Writes that have not sent all of their data, in order.
     writers: VecDeque<u32>,
@@ -94,12 +89,10 @@ impl Host {
         self.flush.is_some()
     }
 
-    /// Whether a write waits for room in the buffer.
     pub(super) fn is_short_of_room(&self) -> bool {
         !self.writers.is_empty()
     }
 
-    /// Sends bytes over the link as soon as it is free; returns when they have arrived.
     fn send(&mut self, bytes: u64, now: u64) -> u64 {
         self.link_free = self.link_free.max(now).saturating_add(self.interface.transfer(bytes).get());
         self.link_free
@@ -152,7 +145,6 @@ impl UnitPart {
 }
 
 impl Ssd {
-    /// Takes waiting commands as far as the queue depth allows.
     pub(super) fn admit(&mut self) {
         while let Some(&request) = self.host.waiting.front() {
             let exclusive = matches!(request.operation, Operation::Flush | Operation::Discard);
@@ -176,7 +168,6 @@ impl Ssd {
         }
     }
 
-    /// Starts processing a write, a flush or a discard that the controller has decoded.
     pub(super) fn write_ready(&mut self, index: u32) {
         match self.host.command(index).operation {
             Operation::Flush => {
@@ -204,7 +195,6 @@ impl Ssd {
         }
     }
 
-    /// Starts the transfer of write data for which there is room.
     pub(super) fn feed(&mut self) {
         let piece = PIECE_BYTES.max(self.layout.unit_bytes());
         while let Some(&index) = self.host.writers.front() {
@@ -262,7 +252,6 @@ impl Ssd {
         self.feed();
     }
 
-    /// Handles the end of one of the things that a write or a discard waits for.
     pub(super) fn awaited(&mut self, index: u32) {
         let command = self.host.command(index);
         command.pending -= 1;
@@ -276,7 +265,6 @@ impl Ssd {
         }
     }
 
-    /// Schedules the completion of a command that ends at `at`.
     fn complete(&mut self, index: u32, at: u64) {
         let at = at.saturating_add(self.host.interface.completion_overhead.get());
         self.agenda.push(Lane::Completion, at, index);
@@ -306,7 +294,6 @@ impl Ssd {
         self.admit();
     }
 
-    /// Continues a read as far as its window allows.
     pub(super) fn read_on(&mut self, index: u32) {
         let window = (READ_PAGES_PER_DIE * self.layout.dies).max(self.layout.pages_per_group);
         let mut command = *self.host.command(index);
@@ -360,8 +347,7 @@ impl Ssd {
         let mut at = start;
         while at < end {
             let page_end = end.min((at / page_bytes + 1) * page_bytes);
-            // Selects the page of a unit that has several; otherwise the offset in the unit is less than a
-            // page.
+            // For a unit with several pages; otherwise the offset in the unit is less than a page.
             let page = self.layout.first_page(slot) + narrow((at & inside) / page_bytes);
             let bytes = narrow(page_end - at);
             let carried = narrow(page_end.next_multiple_of(codeword) - at / codeword * codeword);
@@ -432,7 +418,6 @@ impl Ssd {
         }
     }
 
-    /// Whether the command must wait for units that are being read or programmed.
     fn await_busy(&mut self, index: u32, first: u32, after: u32) -> bool {
         let mut waits = 0;
         for entry in self.buffered(first, after) {
@@ -472,7 +457,6 @@ impl Ssd {
 struct PageRead {
     superblock: Superblock,
     page: u32,
-    /// Bytes for the host.
     bytes: u32,
     /// Bytes over the channel.
     carried: u32,

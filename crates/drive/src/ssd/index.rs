@@ -1,5 +1,4 @@
-//! Indexes of things in the drive, each of its own type. Each is stored plus one: an `Option` of it is no
-//! larger than the number, and absence is zero, also in the maps.
+//! Indexes, each of its own type and stored plus one: an `Option` is no larger, and absence is zero.
 
 use std::num::NonZeroU32;
 
@@ -44,8 +43,7 @@ index! {
     Unit
 }
 index! {
-    /// The place of a unit in flash: the superblock's number in the high bits, the place in the superblock in
-    /// the low bits.
+    /// The superblock's number in the high bits, the place in it in the low bits.
     Slot
 }
 index! {
@@ -64,7 +62,6 @@ index! {
 place! { Unit Superblock Die EntryIndex }
 
 impl Slot {
-    /// The slot `count` places further on, in the same superblock.
     #[inline]
     pub(super) const fn after(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))
@@ -72,7 +69,6 @@ impl Slot {
 }
 
 impl Unit {
-    /// The unit `count` further on.
     #[inline]
     pub(super) const fn after(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))

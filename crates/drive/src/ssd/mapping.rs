@@ -1,5 +1,5 @@
-//! The forward map from units to slots. It grows in chunks as units are written. On a drive that starts full,
-//! an untouched chunk stands for units written in order, so filling the drive beforehand costs nothing.
+//! The forward map from units to slots, in chunks. On a drive that starts full, an untouched chunk stands for units
+//! written in order, so filling the drive beforehand costs nothing.
 
 use crate::ssd::index::{Slot, Unit};
 use crate::ssd::narrow;
@@ -16,7 +16,6 @@ type Chunk = Box<[Option<Slot>]>;
 pub(super) struct Mapping {
     chunks: Vec<Option<Chunk>>,
     layout: Layout,
-    /// Whether an untouched chunk stands for units written in order.
     in_order: bool,
 }
 
@@ -41,18 +40,15 @@ impl Mapping {
         *self.entry(unit) = Some(slot);
     }
 
-    /// Maps the unit to the slot; returns its previous slot.
     pub(super) fn replace(&mut self, unit: Unit, slot: Slot) -> Option<Slot> {
         self.entry(unit).replace(slot)
     }
 
-    /// Unmaps the unit; returns its previous slot.
     pub(super) fn take(&mut self, unit: Unit) -> Option<Slot> {
         self.entry(unit).take()
     }
 
-    /// If `unit` is known to be unmapped, the first unit after it that may be mapped, or the number of units
-    /// if none may.
+    /// If `unit` is known to be unmapped, the first unit after it that may be mapped, or the number of units.
     pub(super) fn unmapped_until(&self, unit: Unit) -> Option<Unit> {
         let index = unit.get() >> CHUNK_SHIFT;
         let absent = !self.in_order && self.chunks[index as usize].is_none();

@@ -18,18 +18,15 @@ pub(super) enum Work {
         command: u32,
         bytes: u32,
     },
-    /// Reads the rest of a unit of which the buffer holds a part.
     UnitRead {
         entry: EntryIndex,
     },
-    /// Reads units that garbage collection moves.
     CollectRead {
         read: u32,
     },
     Program {
         group: u32,
     },
-    /// Erases this die's block of a superblock.
     Erase {
         superblock: Superblock,
     },
@@ -38,7 +35,6 @@ pub(super) enum Work {
 #[derive(Clone, Copy, Debug)]
 struct Job {
     work: Work,
-    /// Bytes to transfer over the channel.
     bytes: u32,
 }
 
@@ -52,7 +48,6 @@ struct DieState {
 
 #[derive(Clone, Debug)]
 struct Channel {
-    /// The die whose data it is carrying.
     serves: Option<Die>,
     waiting: VecDeque<Die>,
 }
@@ -127,7 +122,6 @@ impl Nand {
         }
     }
 
-    /// Takes the die's channel, or waits for it.
     pub(super) fn want_channel(&mut self, die: Die, now: u64, agenda: &mut Agenda) {
         let channel = self.dies[die.at()].channel;
         if self.channels[channel as usize].serves.is_none() {

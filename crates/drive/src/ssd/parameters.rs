@@ -1,5 +1,4 @@
-//! The parameters of a solid-state drive: read from a profile, and checked once. The drive fits its tables,
-//! garbage collection can always make room, and the model's own size stays bounded.
+//! Checked: the drive fits its tables, garbage collection can always make room, and the model's size is bounded.
 
 use serde::Deserialize;
 use straddle_units::io::Nanos;
@@ -20,8 +19,8 @@ const OPERATION_US: (f64, f64) = (0.001, 1e7);
 /// Largest number of superblocks of a drive, and of indirection units in a superblock.
 const SUPERBLOCKS: u64 = 1 << 20;
 const SLOTS_PER_SUPERBLOCK: u64 = 1 << 22;
-/// Superblocks needed beyond the capacity: one open for the host and one for garbage collection, one kept
-/// free for the latter, and one more, so that some superblock always holds stale data.
+/// Beyond the capacity: one open for the host and one for garbage collection, one kept free for the latter, and one
+/// more, so that some superblock always holds stale data.
 const SPARE_SUPERBLOCKS: u64 = 4;
 /// The unit of error correction, the smallest transfer over the channel. Typical of LDPC codes since 2015.
 const CODEWORD_BYTES: u64 = 4096;
@@ -107,8 +106,6 @@ pub struct SsdParameters {
     pub(super) open_superblocks: Option<u32>,
 }
 
-/// The layout of the flash.
-///
 /// A *superblock* is one block of each die; its pages are used in turn from die to die. A *group* is what is
 /// programmed together: one page with several units, or the several pages of one unit. A *slot* is the place
 /// of a unit: the superblock's number in the high bits, the place in the superblock in the low `slot_shift`
@@ -117,17 +114,14 @@ pub struct SsdParameters {
 pub(super) struct Layout {
     pub(super) capacity: u64,
     pub(super) unit_shift: u32,
-    /// Units in the capacity, the last of which may be cut short.
     pub(super) units: u32,
     pub(super) page_bytes: u32,
     pub(super) codeword_bytes: u32,
     pub(super) dies: u32,
     pub(super) channels: u32,
-    /// Log2 of the slots in a group.
     pub(super) group_shift: u32,
     pub(super) pages_per_group: u32,
     pub(super) groups: u32,
-    /// Slots in a superblock.
     pub(super) slots: u32,
     pub(super) slot_shift: u32,
     pub(super) superblocks: u32,
@@ -135,7 +129,7 @@ pub(super) struct Layout {
     pub(super) window: u32,
 }
 
-/// The times of operations, in nanoseconds.
+/// In nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timing {
     pub(super) read: u64,
@@ -226,12 +220,10 @@ impl SsdParameters {
         (self.buffer_units as u64) << self.layout.unit_shift
     }
 
-    /// Makes the drive start in the steady state of random writes.
     pub(crate) const fn start_steady(&mut self) {
         self.start = FlashStart::Steady;
     }
 
-    /// The number of superblocks that take writes at a time, if the drive is a memory card.
     pub(crate) const fn open_superblocks(&self) -> Option<u32> {
         self.open_superblocks
     }

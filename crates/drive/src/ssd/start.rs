@@ -25,11 +25,10 @@ pub enum FlashStart {
     Steady,
 }
 
-/// Superblocks that hold no data in the steady state: two free ones, below which garbage collection begins,
-/// and one for the next writes.
+/// Two free superblocks, below which garbage collection begins, and one for the next writes.
 const UNUSED: u32 = 3;
 
-/// The units of each superblock in the steady state, the most recent first.
+/// The most recent superblock first.
 pub(super) struct SteadyState {
     layout: Layout,
     /// Units in the superblocks up to and including each.
@@ -61,13 +60,11 @@ impl SteadyState {
         Self { layout, ends, step: spread(layout) }
     }
 
-    /// The superblocks with data, each with the number of its units.
     pub(super) fn superblocks(&self) -> impl Iterator<Item = (Superblock, u32)> + '_ {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         (0..).zip(starts.zip(&self.ends)).map(|(index, (start, end))| (Superblock::new(index), end - start))
     }
 
-    /// Each slot that holds a unit, and the unit.
     pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, Unit)> + '_ {
         let slots = u64::from(self.layout.slots);
         let places = self.superblocks().flat_map(move |(superblock, valid)| {

@@ -102,7 +102,6 @@ fn published(source: &Source) -> String {
     format!("<p class=\"soft\">Published: {}{year}: {title}</p>\n", escaped(&author))
 }
 
-/// Draws the ratios of the arms, ours and the published ones.
 fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut groups = Vec::new();
     for (step, outcome) in experiment.steps.iter().zip(&outcome.steps) {
@@ -122,13 +121,11 @@ fn model_chart(experiment: &Experiment, outcome: &Outcome) -> String {
     })
 }
 
-/// Returns a chart of modelled figures beside published ones.
 fn compared(groups: Vec<Group>) -> Chart {
     let series = ["modelled", "published"].map(str::to_owned).into();
     Chart { series, groups, interval: "range over firmware", is_of_ratios: true, ..Chart::default() }
 }
 
-/// Returns the bar of a modelled figure, with what the plausible policies give.
 fn modelled(value: Option<f64>, band: Option<&Band>) -> Bar {
     let band = band.filter(|band| !band.is_point());
     Bar { interval: band.map(|band| (band.lowest(), band.highest())), ..Bar::of(value) }
@@ -146,7 +143,6 @@ const COMPARED: [&str; 8] = [
     "origin",
 ];
 
-/// A modelled figure beside the published one.
 struct Row<'a> {
     modelled: String,
     /// The range over runs that differ only in their seeds.
@@ -155,7 +151,6 @@ struct Row<'a> {
     error: Option<f64>,
     limit: Option<f64>,
     band: Option<&'a Band>,
-    /// The value that the band is compared with.
     value: Option<f64>,
     origin: Option<Origin>,
 }
@@ -213,7 +208,6 @@ fn model_table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>) -
     table.html() + &deviations
 }
 
-/// Describes the modelled drives, and which of their numbers were fitted.
 fn model_drives(outcome: &Outcome) -> String {
     let (mut text, mut seen) = (String::new(), Vec::new());
     let mut table = Table::new("Fitted numbers of the drives", &["drive", "number", "value", "source"]);

@@ -45,10 +45,8 @@ pub(crate) struct ReproducedExperiment {
     pub(crate) lab: Option<Vec<LabOutcome>>,
 }
 
-/// How the experiments were run.
 pub(crate) struct Way {
     pub(crate) settings: Settings,
-    /// The command that repeats the run.
     pub(crate) command: String,
 }
 
@@ -204,7 +202,6 @@ struct BandReport {
 }
 
 impl BandReport {
-    /// Reports a band, beside the published value.
     fn of(band: &Band, published: Option<f64>, explained: Option<bool>) -> Self {
         let published = published.filter(|_| !band.is_point());
         let nearest = published.and_then(|value| band.nearest(value));
@@ -234,7 +231,6 @@ impl<'a> ReproduceReport<'a> {
         }
     }
 
-    /// Lists experiments without running them.
     pub(crate) fn listed(experiments: &'a [Experiment]) -> Self {
         let experiments = experiments.iter().map(|experiment| report(experiment, None, None, None)).collect();
         Self { experiments, joint: None, published: None, summary: None }
@@ -247,13 +243,11 @@ impl<'a> ReproduceReport<'a> {
 }
 
 impl Reproduced {
-    /// Returns how many published figures were judged, and how many of them are within their limit.
     pub(crate) fn verdict(&self) -> (usize, usize) {
         let verdicts = self.experiments.iter().map(ReproducedExperiment::verdict);
         verdicts.fold((0, 0), |sum, verdict| (sum.0 + verdict.0, sum.1 + verdict.1))
     }
 
-    /// Returns the requests and the virtual time of all experiments.
     pub(crate) fn tally(&self) -> Tally {
         let models = self.experiments.iter().filter_map(|experiment| experiment.outcome.as_ref());
         let tallies = models.map(Outcome::tally);
@@ -270,17 +264,14 @@ impl ReproducedExperiment {
         self.judged.then_some(self.experiment.limit)
     }
 
-    /// Returns the lab steps that were run.
     pub(crate) fn lab_steps(&self) -> impl Iterator<Item = (&LabStep, &LabOutcome)> {
         self.experiment.lab.iter().zip(self.lab.iter().flatten())
     }
 
-    /// Returns how many figures and ratios were published of its drives.
     pub(crate) fn published(&self) -> usize {
         if self.judged { published(&self.experiment) } else { 0 }
     }
 
-    /// Returns the published figures that were compared.
     pub(crate) fn figures(&self) -> Result<Vec<Figure>, ProfileError> {
         let mut figures = Vec::new();
         if self.judged {
@@ -304,7 +295,6 @@ impl ReproducedExperiment {
     }
 }
 
-/// Returns how many figures and ratios an experiment published.
 pub(crate) fn published(experiment: &Experiment) -> usize {
     let raw = experiment.steps.iter().flat_map(Step::published).count();
     raw + experiment.lab.iter().map(|step| compared(step, &[]).len()).sum::<usize>()

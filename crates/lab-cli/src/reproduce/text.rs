@@ -40,8 +40,7 @@ pub(crate) fn list(experiments: &[Experiment]) -> String {
     text + "'straddle reproduce NAME' runs one, 'straddle reproduce' all of them.\n"
 }
 
-/// Returns the score, and each experiment with its figures; if `is_verbose`, also its sources, notes and
-/// drives.
+/// The score, and each experiment with its figures; if `is_verbose`, also its sources, notes and drives.
 pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
     let mut text = summary(reproduced);
     for experiment in &reproduced.experiments {
@@ -104,7 +103,6 @@ fn sources(experiment: &Experiment) -> String {
     text
 }
 
-/// Describes the modelled drives and their fitted numbers, one line per drive.
 fn drives(outcome: &Outcome) -> String {
     let mut lines: Vec<String> = Vec::new();
     for StepOutcome { drive, profile, .. } in &outcome.steps {
@@ -156,7 +154,6 @@ fn table(experiment: &Experiment, outcome: &Outcome, limit: Option<f64>, is_verb
     text
 }
 
-/// Returns a table's lines, the heading first, and each row in its style.
 fn painted(table: &Table, styles: Vec<Style>) -> impl Iterator<Item = String> {
     let styles = std::iter::once(style::FAINT).chain(styles);
     let lines = trimmed(table);
@@ -203,12 +200,10 @@ pub(crate) fn band(band: &Band) -> String {
     }
 }
 
-/// Returns what stands beside a figure that is not within the limit.
 pub(crate) fn outside(is_explained: bool) -> &'static str {
     if is_explained { "OUTSIDE, explained" } else { "OUTSIDE" }
 }
 
-/// Returns how the model came to a figure, in a word.
 pub(crate) fn origin_word(origin: Option<Origin>) -> &'static str {
     match origin {
         Some(Origin::Fitted) => "fitted",
@@ -228,7 +223,6 @@ pub(crate) fn nothing_compared(is_lab_left_out: bool) -> String {
     }
 }
 
-/// Returns the verdict on an experiment, in a sentence.
 fn verdict(reproduced: &ReproducedExperiment) -> String {
     let Some(limit) = reproduced.limit() else {
         return "Not compared: the published figures are for another drive.".to_owned();
@@ -308,7 +302,6 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
     misses
 }
 
-/// Returns how many figures are reproduced, and what was run.
 fn summary(reproduced: &Reproduced) -> String {
     let (judged, within) = reproduced.verdict();
     let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {

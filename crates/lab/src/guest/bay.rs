@@ -14,22 +14,19 @@ use crate::guest::link::Answer;
 use crate::media::{Cut, MediaError, Served, virtio};
 use crate::vhost::{BlockRequest, Connection, Kind, Offer, Received, Status, VhostError};
 
-/// The guest's page. With segments no longer than that, the size of requests does not depend on which pages of its
-/// memory happen to be adjacent.
+/// A page of the guest. With longer segments, the size of requests would depend on which pages happen to be adjacent.
 const LONGEST_SEGMENT: u32 = 4096;
 
 pub(crate) struct Bay {
     slots: Vec<Slot>,
     trace: Option<BufWriter<File>>,
     cut: Option<Cut>,
-    /// The longest window of any drive: the power of all of them fails at the same time.
+    /// The longest window of any drive: the power of all fails at the same time.
     cut_window: Nanos,
-    /// When the power fails, once that is known.
     cut_at: Option<Time>,
     pub(crate) is_cut: bool,
     pub(crate) requests: u64,
     pub(crate) fingerprint: u64,
-    /// Reused for every request.
     scratch: Scratch,
 }
 
@@ -45,9 +42,8 @@ struct Slot {
     listener: UnixListener,
     connection: Option<Connection>,
     served: Served,
-    /// Requests at the drive, by the number under which the drive knows them.
     outstanding: HashMap<RequestId, BlockRequest>,
-    /// Requests that the drive completes at a time that the guest has not reached yet.
+    /// Requests that complete at a time that the guest has not reached yet.
     ready: Vec<(Time, BlockRequest, Status)>,
     next_id: u64,
 }
@@ -84,8 +80,7 @@ impl Bay {
         })
     }
 
-    /// Returns the descriptors to wait for, in the order of the drives. [`Bay::receive`] takes an index into
-    /// this list.
+    /// In the order of the drives; [`Bay::receive`] takes an index into this list.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.slots.iter().map(|slot| match &slot.connection {
             Some(connection) => connection.socket(),
@@ -115,7 +110,6 @@ impl Bay {
         Ok(())
     }
 
-    /// Takes the requests that the guest has queued, at time `at`.
     pub(crate) fn kick(&mut self, at: Time) -> Result<Answer, GuestError> {
         let mut raised = false;
         for drive in 0..self.slots.len() {
@@ -125,7 +119,6 @@ impl Bay {
         Ok(self.answer(at, raised))
     }
 
-    /// Advances to `at`: completions that are due are delivered.
     pub(crate) fn advance(&mut self, at: Time) -> Result<Answer, GuestError> {
         let at = self.cut_at.map_or(at, |cut| cut.min(at));
         let mut raised = false;
@@ -149,7 +142,6 @@ impl Bay {
         Ok(())
     }
 
-    /// Advances to the first completion that interrupts the guest, but not past `until`.
     pub(crate) fn wait(&mut self, until: Time) -> Result<Answer, GuestError> {
         loop {
             let Some(next) = self.next().filter(|next| *next <= until) else {
@@ -215,8 +207,7 @@ impl Bay {
         Ok(())
     }
 
-    /// Returns the time of the next completion of any drive, or of the power cut; `None` while neither is
-    /// expected.
+    /// Returns the time of the next completion of any drive, or of the power cut.
     fn next(&self) -> Option<Time> {
         self.slots.iter().filter_map(Slot::next).chain(self.cut_at).min()
     }
@@ -227,7 +218,6 @@ impl Bay {
 }
 
 impl Slot {
-    /// Advances the drive to `at`, and gives the guest the completions that are ready by then.
     fn advance(&mut self, at: Time, scratch: &mut Scratch) -> Result<(), GuestError> {
         let drive = self.drive;
         let failed = |source: std::io::Error| GuestError::contents(drive, source);

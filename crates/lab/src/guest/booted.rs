@@ -21,24 +21,19 @@ const ARGUMENTS: &str = include_str!("../../init/arguments");
 /// At most this many bytes of a stream are kept. All of it is passed on.
 const MOST_KEPT: usize = 4 << 20;
 
-/// The guest's process and all processes that it has started. Dropping this ends them.
 pub(crate) struct Guest {
     child: Child,
-    /// The script's standard error.
     errors: Option<PipeReader>,
     ended: Option<ExitStatus>,
 }
 
-/// What differs between guests in virtual time and in the host's.
 pub(crate) struct More<'a> {
     pub(crate) library: &'static Library,
     pub(crate) arguments: &'a [&'a str],
     pub(crate) environment: &'a [(&'a str, String)],
-    /// Files of the host that it may write.
     pub(crate) files: &'a [PathBuf],
 }
 
-/// What is left of a guest's streams, and how its kernel ended.
 pub(crate) struct Heard {
     /// The output that was kept: standard output followed by standard error.
     pub(crate) output: String,
@@ -46,8 +41,7 @@ pub(crate) struct Heard {
     pub(crate) how: String,
 }
 
-/// Runs `guest` bound to the processor, in a thread of its own, because the guest's life is bound to that of
-/// the thread that starts it.
+/// Runs `guest` in a thread of its own, because the guest's life is bound to that of the thread that starts it.
 pub(crate) fn on_processor<T: Send>(processor: Option<usize>, guest: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let guest = scope.spawn(|| {
@@ -74,8 +68,8 @@ impl Guest {
     ) -> Result<Self, GuestError> {
         let (library, library_descriptor) = more.library.file()?;
         let mut command = Command::new(&kernel.path);
-        // The same name and arguments in every run: the name is on the stack, and the kernel mixes the arguments into
-        // its random numbers.
+        // The same in every run: the name is on the stack, and the kernel mixes the arguments into its random
+        // numbers.
         command
             .arg0("linux.uml")
             .arg(format!("mem={}K", task.memory >> 10))
@@ -165,13 +159,12 @@ impl Guest {
         }
     }
 
-    /// Ends all processes of the guest, and waits until its kernel has ended.
     fn end(&mut self) {
         if self.ended.is_some() {
             return;
         }
-        // The kernel's process may be gone while some of its threads remain. It has not been waited for yet,
-        // so its number cannot have been reused.
+        // The kernel's process may be gone while some of its threads remain. It has not been waited for, so its
+        // number cannot have been reused.
         if let Some(pid) = self.pid() {
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
@@ -204,8 +197,7 @@ fn writable(task: &Task, files: &[PathBuf], folder: &Folder) -> std::io::Result<
     Ok(Writable { folders, files })
 }
 
-/// Reads to the end and passes each piece to `pass` at once. Returns the end of the stream if `keep_end`, otherwise
-/// the start.
+/// Passes each piece to `pass` at once. Returns the end of the stream if `keep_end`, otherwise the start.
 fn drain(mut from: impl Read, keep_end: bool, mut pass: impl FnMut(&[u8])) -> Vec<u8> {
     let (mut buffer, mut kept) = (vec![0; 64 << 10], Vec::new());
     loop {
@@ -224,7 +216,6 @@ fn drain(mut from: impl Read, keep_end: bool, mut pass: impl FnMut(&[u8])) -> Ve
     }
 }
 
-/// Returns the name of a drive's socket in the run's folder.
 pub(crate) fn socket(drive: usize) -> String {
     format!("drive{drive}")
 }

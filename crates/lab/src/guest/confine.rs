@@ -1,19 +1,16 @@
 //! Confines a guest: it can write to its own folder and to what it was given, and nowhere else on this machine.
 //!
-//! Root in a guest can make its kernel do anything, and that kernel is a process of the user who started it. So the
-//! process is confined before it executes any instruction of the guest, by what this machine supports of:
+//! Root in a guest can make its kernel do anything, and that kernel is a process of the user who started it. So it is
+//! confined before it executes any instruction of the guest, by what this machine supports of:
 //!
-//! - a mount namespace in which everything except what the guest was given is read-only and without devices
-//!   (for users other than root inside a user namespace); of root's capabilities only those over files
-//!   remain;
-//! - Landlock, which forbids the same again, and also TCP, and signals and abstract sockets to processes
-//!   outside;
-//! - a filter of system calls, which refuses device nodes, set-user-ID and set-group-ID files, and mounts.
-//!   Where only Landlock is available, which does not cover them, it also refuses changes of any file's mode,
-//!   owner, times or attributes.
+//! - a mount namespace in which everything except what the guest was given is read-only and without devices (for
+//!   users other than root inside a user namespace); of root's capabilities only those over files remain;
+//! - Landlock, which forbids the same again, and also TCP, and signals and abstract sockets to processes outside;
+//! - a filter of system calls, which refuses device nodes, set-user-ID and set-group-ID files, and mounts. Where only
+//!   Landlock is available, it also refuses changes of any file's mode, owner, times or attributes.
 //!
 //! One of the first two is required. The code between fork and exec takes no lock, and allocates nothing unless it
-//! fails; all that it needs is prepared before.
+//! fails: everything is prepared before.
 
 #![allow(unsafe_code, reason = "system calls between fork and exec, for which there is no safe form")]
 
@@ -45,19 +42,18 @@ const KEPT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writable {
-    /// Folders, including everything in them.
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// The error returned when this machine has no means to confine a guest.
+/// Where this machine has no means to confine a guest.
 pub(crate) const NOTHING: i32 = libc::ENOTSUP;
 
 pub(crate) struct Confinement {
     home: CString,
     /// Outer ones first: each hides what is below it.
     mounts: Vec<CString>,
-    /// Whether the rest of the tree is read-only; false where all of it is writable.
+    /// Of the rest of the tree.
     is_read_only: bool,
     user_map: Vec<u8>,
     group_map: Vec<u8>,
@@ -70,8 +66,7 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// Prepares the confinement of a guest whose folder is `home`, and that inherits `kept` besides its
-    /// standard streams.
+    /// The guest's folder is `home`; it inherits `kept` besides its standard streams.
     pub(crate) fn new(home: &Path, writable: &Writable, kept: BorrowedFd<'_>) -> io::Result<Self> {
         let named = |path: &PathBuf| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
         // Opened in place of the kernel's source of random numbers; see clock/files.c.
@@ -149,7 +144,7 @@ impl Confinement {
     }
 }
 
-/// The most mounts needed: the run's folder, the output, the events, /dev/null.
+/// The run's folder, the output, the events, /dev/null.
 const MOST_MOUNTS: usize = 8;
 
 fn make_read_only() -> io::Result<()> {
@@ -182,8 +177,8 @@ fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The version of Landlock whose rights are used, as far as the kernel has them: 4 forbids TCP, 6 signals and abstract
-/// sockets to processes outside.
+/// The rights used, as far as the kernel has them: 4 forbids TCP, 6 signals and abstract sockets to outside
+/// processes.
 const VERSION: ABI = ABI::V6;
 
 /// Returns rules that forbid writing except to `writable` and to the file `null`.

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use crate::guest::job::{GuestError, HostedJob, Job, Measured, Partition, Task};
 use crate::guest::orphan::RunFolder;
 
-/// The longest permitted path of the folder: that of a socket in it is limited to 108 bytes.
+/// The path of a socket in the folder is limited to 108 bytes.
 const LONGEST_PATH: usize = 80;
 
 const INIT: &str = include_str!("../../init/init");
@@ -26,7 +26,7 @@ const TEMPORARY: &[u8] = b"none /tmp tmpfs size=90%\n";
 /// The modification time of the folder's files that the guest sees: 2023-11-14.
 const AGE: Duration = Duration::from_secs(1_700_000_000);
 
-/// The maximum size of a file that a guest leaves, in bytes.
+/// Of a file that a guest leaves, in bytes.
 const MOST_LEFT: u64 = 16 << 20;
 
 pub(crate) const CLOCK: &str = "clock";
@@ -38,10 +38,9 @@ const OUTPUT: &str = "output";
 
 pub(crate) struct Setup<'a> {
     task: &'a Task,
-    /// Further host folders to read.
     folders: &'a [PathBuf],
     partitions: Vec<Partition>,
-    /// Whether the guest has a /tmp of its own instead of the host's files.
+    /// Instead of the host's files.
     is_tmp_own: bool,
 }
 
@@ -93,7 +92,6 @@ impl Folder {
         UnixListener::bind(self.path().join(name)).map_err(GuestError::io("creating a socket for the guest"))
     }
 
-    /// Returns the script's exit status; `None` where the guest ended before the script.
     pub(crate) fn status(&self) -> Option<i32> {
         String::from_utf8(read_left(&self.path().join("status"))?).ok()?.trim().parse().ok()
     }
@@ -136,8 +134,7 @@ pub fn parent() -> PathBuf {
     if fits { usual } else { PathBuf::from("/tmp") }
 }
 
-/// Returns the host folders that a guest sees at their own paths, with the names of the links to them in the
-/// run's folder.
+/// Each with the name of the link to it in the run's folder.
 fn shared<'a>(
     setup: &'a Setup<'_>,
     current: &'a Path,
@@ -149,8 +146,8 @@ fn shared<'a>(
     std::iter::once((CURRENT.into(), current)).chain(given).chain(further)
 }
 
-/// Returns the table of what `mount` mounts besides the kernel's own file systems: /tmp, the writable host
-/// folder, and the host folders that the guest's own /dev, /run and /tmp would hide, outer folders first.
+/// Returns the table of mounts besides the kernel's own: /tmp, the writable host folder, and the host folders that
+/// the guest's own /dev, /run and /tmp would hide, outer folders first.
 fn folders(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     let all = ["/", "/dev", "/run", "/tmp"].map(Path::new);
     let own = if setup.is_tmp_own { &all[..] } else { &all[..3] };
@@ -178,7 +175,6 @@ fn folders(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     table
 }
 
-/// Returns what `init` needs to know, as bash assignments.
 fn description(setup: &Setup<'_>, current: &Path) -> Vec<u8> {
     let Setup { task, partitions, .. } = setup;
     let letters: Vec<String> = (0..partitions.len()).map(|index| letter(index).to_string()).collect();
@@ -215,7 +211,6 @@ fn letter(index: usize) -> char {
     u8::try_from(index).map_or('z', |index| char::from(b'a' + index.min(25)))
 }
 
-/// Returns `text` as one word for the shell.
 fn quoted(text: &OsStr) -> Vec<u8> {
     let mut word = vec![b'\''];
     for byte in text.as_bytes() {

@@ -46,7 +46,6 @@ pub(crate) struct Library {
     file: OnceLock<File>,
 }
 
-/// The clock of a guest in virtual time.
 pub(crate) static CLOCK_LIBRARY: Library =
     Library { contents: include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")), file: OnceLock::new() };
 /// What a guest in the host's time needs: how its kernel traces its processes, and where its memory is.
@@ -54,8 +53,8 @@ pub(crate) static REAL_TIME_LIBRARY: Library =
     Library { contents: include_bytes!(concat!(env!("OUT_DIR"), "/real_time.so")), file: OnceLock::new() };
 
 impl Library {
-    /// Returns the library as a file that child processes can open, by this path and with this descriptor.
-    /// The file has no name, so no mount can prevent its use.
+    /// Returns a file that child processes can open, by this path and with this descriptor. It has no name, so no
+    /// mount can prevent its use.
     pub(crate) fn file(&'static self) -> Result<(PathBuf, BorrowedFd<'static>), GuestError> {
         let file = match self.file.get() {
             Some(file) => file,
@@ -112,7 +111,6 @@ const KNOWN: [(&str, &str, &str); 7] = [
 ];
 
 const PANIC: &str = "Kernel panic - not syncing: ";
-/// The number of console lines that an error shows.
 const LAST_LINES: usize = 4;
 
 /// Explains why the guest ended before its script, from the way its kernel ended and from its console.

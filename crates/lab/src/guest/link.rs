@@ -1,5 +1,4 @@
-//! The link between the guest's clock and its drives: what `clock/clock.c` writes and reads, as little-endian
-//! 64-bit numbers.
+//! The link between the guest's clock and its drives (`clock/clock.c`), as little-endian 64-bit numbers.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -30,7 +29,6 @@ pub(crate) struct Answer {
     pub(crate) raised: bool,
 }
 
-/// Reads one message; `None` where the guest is gone.
 pub(crate) fn receive(stream: &mut UnixStream) -> io::Result<Option<Message>> {
     let Some([kind, at]) = numbers(stream)? else { return Ok(None) };
     let at = Time::from_nanos(at);
@@ -70,7 +68,6 @@ fn spent(report: [u64; 12]) -> Spent {
     }
 }
 
-/// Reads numbers; `None` where the stream ended before the last.
 fn numbers<const N: usize>(stream: &mut UnixStream) -> io::Result<Option<[u64; N]>> {
     let mut bytes = [[0; 8]; N];
     match stream.read_exact(bytes.as_flattened_mut()) {

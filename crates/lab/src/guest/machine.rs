@@ -36,8 +36,7 @@ pub fn processors() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
 }
 
-/// Runs the job in a new guest. Output is passed on as it arrives. `stop` may be set at any time, from any
-/// thread.
+/// Runs the job in a new guest. Output is passed on as it arrives. `stop` may be set at any time, by any thread.
 pub fn run(
     kernel: &Kernel,
     job: &Job,
@@ -121,7 +120,7 @@ pub fn run_hosted(
     })
 }
 
-/// Waits until one of the descriptors is ready, or for a moment. Returns which of them are.
+/// Waits until one of the descriptors is ready, or for a moment. Returns which are.
 fn ready<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<Vec<bool>, GuestError> {
     let mut fds: Vec<PollFd<'_>> =
         descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -189,7 +188,6 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Answers the clock and the guest's drivers until the guest ends.
     fn answer_until_end(&mut self, guest: &Guest, stop: &AtomicBool) -> Result<(), GuestError> {
         let failed = || GuestError::io("talking with the guest's clock");
         let exit = guest.exit_descriptor()?;

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::TempDir;
 
-/// The prefix of the names of all such folders.
 const PREFIX: &str = "straddle-run-";
 const LOCK: &str = "lock";
 
@@ -19,7 +18,6 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct RunFolder {
     folder: TempDir,
-    /// Held as long as the folder exists.
     _lock: File,
 }
 
@@ -88,8 +86,7 @@ pub fn remove_orphans(parent: &Path) -> Cleaned {
     cleaned
 }
 
-/// Returns the lock of a folder of this user that no run uses. One without a lock file may be one that is just
-/// being created.
+/// A folder without a lock file may be one that is just being created.
 fn orphaned(path: &Path) -> Option<File> {
     let folder = fs::symlink_metadata(path).ok()?;
     if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {

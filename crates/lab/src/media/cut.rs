@@ -1,12 +1,11 @@
 //! Power cuts: when they come, and what remains of the data that was being written.
 //!
-//! Disks write sector after sector. When the power fails, the physical sector under the head is torn, and lost as
-//! a whole: with 512-byte emulation also the neighbouring logical sectors, which the host did not write and may
-//! have flushed long ago. A real drive reports a torn sector as unreadable; here it reads as noise, because the
-//! contents have to fit a plain file.
+//! Disks write sector after sector. When the power fails, the physical sector under the head is torn and lost as a
+//! whole, with 512-byte emulation also logical sectors that the host did not write. A real drive reports a torn
+//! sector as unreadable; here it reads as noise, because the contents have to fit a plain file.
 //!
-//! Disks with a media cache write partial sectors there first, and repair a torn sector from it. Flash maps the
-//! old or the new version of a unit. Neither of them tears.
+//! Disks with a media cache repair a torn sector from it. Flash maps the old or the new version of a unit. Neither
+//! tears.
 
 use std::io;
 use std::ops::Range;
@@ -18,16 +17,14 @@ use straddle_units::io::{Nanos, SplitMix64, Time};
 use crate::media::store::Store;
 use crate::media::unsettled::{Fate, Unsettled};
 
-/// The longest time from a request to the power loss that it triggers: a seek and some revolutions of a disk, a few
-/// programs of flash.
+/// The longest time from a request to the power loss that it triggers: a seek and some revolutions; a few programs.
 const DISK_WINDOW: Nanos = Nanos::new(40_000_000);
 const FLASH_WINDOW: Nanos = Nanos::new(4_000_000);
 
 /// A planned power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The number of requests that the drive takes first. Power is lost shortly after the last of them; 0 is
-    /// at once.
+    /// The number of requests that the drive takes first. Power is lost shortly after the last; 0 is at once.
     pub after: u64,
     /// The seed for the delay, and for the fate of what is being written then.
     pub seed: u64,
@@ -47,7 +44,7 @@ pub enum Tear {
 
 impl Cut {
     /// Returns when the power fails, if the last of `taken` requests, which came at `at`, decides it: by the seed,
-    /// less than `window` later. Before any request, that is at once.
+    /// less than `window` later, or at once before any request.
     pub fn due(&self, taken: u64, at: Time, window: Nanos) -> Option<Time> {
         let draw = SplitMix64::new(self.seed ^ 0x5eed).next();
         let delay = if taken == 0 { 0 } else { draw.checked_rem(window.get()).unwrap_or(0) };
@@ -62,7 +59,6 @@ pub(crate) const fn window(body: &Body) -> Nanos {
     }
 }
 
-/// What a power cut does to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hazard {
     /// Everything that the drive has taken survives.
@@ -90,7 +86,6 @@ impl Hazard {
     }
 }
 
-/// Makes the store hold what is on the medium if the power fails now.
 pub(crate) fn apply(
     store: &mut Store,
     unsettled: &mut Unsettled,
@@ -135,9 +130,7 @@ fn toss(random: &mut SplitMix64) -> Fate {
     if random.next().is_multiple_of(2) { Fate::Old } else { Fate::New }
 }
 
-/// The progress of a write operation on the platters.
 struct Torn {
-    /// The physical sector under the head.
     sector: u64,
     /// Whether the operation writes that sector. It may also be nearly over, or only reading.
     is_inside: bool,

@@ -18,8 +18,7 @@ pub enum MediaError {
     Refused(#[from] Refusal),
     #[error("the power is off")]
     Off,
-    /// A write carries another number of bytes than it states, or another request carries bytes. Nothing has
-    /// changed.
+    /// A write carries another number of bytes than it states, or another request carries bytes.
     #[error("a request of {wanted} bytes carries {brought} bytes of data")]
     Payload { brought: u64, wanted: u64 },
     #[error("cannot cut the power: unflushed data is not being tracked")]
@@ -65,7 +64,6 @@ pub struct Served {
     volatile: bool,
     /// In bytes. A unit that is only partly discarded keeps its contents.
     discard_unit: u64,
-    /// What a power cut would undo, if one may come.
     unsettled: Option<Unsettled>,
     planned: Option<Cut>,
     taken: u64,
@@ -134,8 +132,7 @@ impl Served {
         self.drive.now()
     }
 
-    /// Takes a request at time `at`. First processes everything that is due up to then; completions go to
-    /// `done`.
+    /// Takes a request at time `at`. What is due up to then happens first; completions go to `done`.
     pub fn submit(
         &mut self,
         at: Time,
@@ -181,8 +178,8 @@ impl Served {
         }
     }
 
-    /// Processes everything that is due up to and including `until`. Completions go to `done` in order of
-    /// time. An error comes from the store, at the power cut.
+    /// Processes everything due up to and including `until`; completions go to `done` in order of time. An error
+    /// comes from the store, at the power cut.
     pub fn advance(&mut self, until: Time, done: &mut Vec<Completion>) -> io::Result<()> {
         if self.is_cut {
             return Ok(());

@@ -51,8 +51,7 @@ impl Store {
         Ok(Self { file, size, claim: None })
     }
 
-    /// Opens contents in a file. Creates a sparse file if there is none; an existing one must have this size.
-    /// An empty file is treated as missing.
+    /// Opens contents in a file of this size. Creates a sparse file if there is none or it is empty.
     pub fn file(path: &Path, size: u64) -> Result<Self, StoreError> {
         let unusable = |source| StoreError::Unusable { path: path.to_owned(), source };
         // Without this flag, opening a FIFO would wait for another process to open its other end.

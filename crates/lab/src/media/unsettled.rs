@@ -1,9 +1,8 @@
-//! What a power cut would undo: for every sector whose last write is not yet durable, its contents on the
-//! medium.
+//! What a power cut would undo: for every sector whose last write is not yet durable, its contents on the medium.
 //!
-//! The store holds what the host sees. When the host overwrites a sector, its durable contents are saved here
-//! until the model says that the new ones are stored. A write on the medium carries what the store held when it
-//! began; that is copied only if the host overwrites it before the write ends.
+//! The store holds what the host sees. When the host overwrites a sector, its durable contents are saved here until
+//! the model says that the new ones are stored. What a write on the medium carries is copied only if the host
+//! overwrites it before the write ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,20 +12,17 @@ use straddle_drive::MediaEvent;
 
 use crate::media::store::Store;
 
-/// The old contents are read in pieces of at most this many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// The contents of a sector; `None` means zeroes.
 type Contents = Option<Box<[u8]>>;
 
-/// A sector whose contents differ from those on the medium.
 #[derive(Debug)]
 struct Sector {
     durable: Contents,
     on_its_way: OnItsWay,
 }
 
-/// The data of a sector in a write on the medium that has begun but not ended.
+/// Of a write on the medium that has begun but not ended.
 #[derive(Debug)]
 enum OnItsWay {
     Nothing,
@@ -36,12 +32,9 @@ enum OnItsWay {
     Earlier(Contents),
 }
 
-/// What a power cut leaves of a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The contents before the write that was in flight.
     Old,
-    /// The contents that this write would have left.
     New,
 }
 

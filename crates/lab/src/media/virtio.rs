@@ -1,5 +1,4 @@
-//! A drive with contents as a virtio block device: the features it reports, and the translation of its
-//! driver's requests.
+//! A drive with contents as a virtio block device.
 
 use std::io;
 
@@ -31,8 +30,8 @@ pub fn offer(served: &Served) -> Offer {
     }
 }
 
-/// Translates the request for the drive. The data of a write are copied to `data`. If they are not in the
-/// guest's memory, the write carries no data and the drive refuses it.
+/// Translates the request for the drive. The data of a write are copied to `data`; where they are not in the guest's
+/// memory, the drive refuses the write.
 pub fn submission<'a>(
     connection: &Connection,
     request: &BlockRequest,
@@ -50,8 +49,7 @@ pub fn submission<'a>(
     }
 }
 
-/// Sets `data` to what a successful request returns to the guest: the current contents for a read, nothing
-/// for other requests.
+/// Sets `data` to what a successful request returns: the current contents for a read, otherwise nothing.
 pub fn answer(served: &Served, request: &BlockRequest, data: &mut Vec<u8>) -> io::Result<()> {
     data.clear();
     if request.kind == Kind::Read {

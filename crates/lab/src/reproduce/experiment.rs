@@ -1,6 +1,5 @@
-//! Published experiments as data (`experiments/*.toml`): who published what about which drive, and the
-//! workloads that gave those figures. Running one puts our figure beside each published one, and never
-//! changes either.
+//! Published experiments as data (`experiments/*.toml`): who published what about which drive, and the workloads that
+//! gave those figures.
 
 mod builtin;
 mod file;
@@ -242,8 +241,7 @@ impl Measure {
         }
     }
 
-    /// Returns the figure for work that took this many seconds in all, or for requests that took this many
-    /// seconds each.
+    /// Returns the figure for work that took this many seconds in all, or requests that took so long each.
     pub fn of_seconds(self, seconds: f64) -> f64 {
         match self {
             Self::Elapsed => seconds,

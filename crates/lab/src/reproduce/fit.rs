@@ -1,6 +1,6 @@
-//! Finds the fitted numbers of a modelled drive: the values of a profile's knobs for which the worst error of
-//! our figures is smallest, over all arms and all ratios of two arms. It draws no random numbers, so it gives
-//! the same values on every machine.
+//! Fits a modelled drive: finds the values of a profile's knobs for which the worst error of our figures is smallest,
+//! over all arms and all ratios of two arms. It draws no random numbers, so it gives the same values on every
+//! machine.
 
 mod search;
 #[cfg(test)]
@@ -153,8 +153,7 @@ pub fn fit(drive: &str, progress: &mut dyn Progress) -> Result<Fit, FitError> {
     })
 }
 
-/// Returns what the search minimises: the worst error in steps of [`STEP`], and among equal ones the root
-/// mean square.
+/// The search minimises the worst error in steps of [`STEP`], and among equal ones the root mean square.
 fn score(figures: &[Judged]) -> f64 {
     let errors = || figures.iter().map(|judged| judged.error().abs());
     let worst = errors().fold(0.0, f64::max);
@@ -168,7 +167,6 @@ fn worst_of(score: f64) -> f64 {
     STEP * (score / STEP).floor()
 }
 
-/// Returns the current values of the knobs in the profile.
 fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec<f64>, FitError> {
     let wrong = |knob: &profile::Knob, reason: String| FitError::Knob {
         drive: drive.to_owned(),
@@ -209,8 +207,7 @@ impl<'a> Course<'a> {
         Ok(Self { drive, knobs: &fit.knobs, experiments })
     }
 
-    /// Returns a quicker version for the search: only the first offset of each arm, which stands for the
-    /// others, and each step as an experiment of its own, the shortest first.
+    /// For a quicker search: only the first offset of each arm, and each step as an experiment, the shortest first.
     fn thinned(&self) -> Self {
         let mut parts: Vec<Experiment> = Vec::new();
         for experiment in &self.experiments {
@@ -224,7 +221,7 @@ impl<'a> Course<'a> {
         Self { drive: self.drive, knobs: self.knobs, experiments: parts }
     }
 
-    /// Returns the score of these values; infinite if it exceeds `bound`, or if no drive can have the values.
+    /// Infinite if it exceeds `bound`, or if no drive can have the values.
     fn score(&self, values: &[f64], bound: f64) -> f64 {
         let mut figures = Vec::new();
         for experiment in &self.experiments {
@@ -248,7 +245,6 @@ impl<'a> Course<'a> {
         Ok(experiment.reproduce(None, &open)?.judged())
     }
 
-    /// Returns every published figure with ours for these values, and the index of its experiment.
     fn run(&self, values: &[f64]) -> Result<Vec<(usize, Judged)>, ExperimentError> {
         let mut figures = Vec::new();
         for (index, experiment) in self.experiments.iter().enumerate() {

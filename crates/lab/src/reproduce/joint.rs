@@ -1,5 +1,5 @@
-//! Whether one policy of read-modify-write suits all published figures of a drive, from raw requests and from
-//! file systems. A policy is chosen for a drive, never for a figure.
+//! Whether one policy of read-modify-write suits all published figures of a drive, from raw requests and from file
+//! systems. A policy is chosen for a drive, never for a figure.
 
 #[cfg(test)]
 mod tests;
@@ -162,7 +162,6 @@ fn joint(drive: &str, figures: &[&Figure]) -> Joint {
     }
 }
 
-/// Returns the score of each policy, the best first.
 fn scores(figures: &[&Figure], own: Option<RmwPolicy>) -> Vec<Score> {
     let mut policies = Vec::new();
     figures.iter().flat_map(|figure| &figure.ratios).for_each(|(policy, _)| push(&mut policies, *policy));
@@ -234,8 +233,8 @@ pub fn origin(profile: &Profile, experiment: &Experiment) -> Origin {
     if is_fitted { Origin::Fitted } else { Origin::Predicted }
 }
 
-/// Notes how the model came to each figure of a lab step. Drives are fitted to raw figures only, but a lab
-/// step may repeat one of them.
+/// Notes how the model came to each figure of a lab step: a step may repeat a raw figure to which the drive is
+/// fitted.
 pub fn note_origins(experiment: &Experiment, profile: &Profile, outcome: &mut lab::StepOutcome) {
     let steps = experiment.steps.iter().filter(|step| base(&step.drive) == base(&outcome.drive));
     let raw: Vec<(&str, f64)> = steps.flat_map(Step::published).collect();
@@ -284,7 +283,6 @@ pub fn own(profile: &Profile) -> Option<RmwPolicy> {
     Policies::of(profile).map(|policies| policies.own)
 }
 
-/// Returns the ratio for each policy of a band, or for the drive's own.
 fn ratios(
     own: Option<RmwPolicy>,
     ours: Option<f64>,

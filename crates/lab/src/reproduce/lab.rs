@@ -1,5 +1,5 @@
-//! The lab: a real Linux with real file systems on modelled drives, in virtual time. The same job gives the same
-//! figures on every machine. [`Host`] runs the same scripts on this machine's kernel and a real device instead.
+//! A real Linux with real file systems on modelled drives, in virtual time: the same job gives the same figures on
+//! every machine. [`Host`] runs the same scripts on this machine's kernel and a real device instead.
 
 mod compare;
 mod guests;

@@ -1,5 +1,5 @@
-//! What is not known of a drive: how its firmware writes a part of a physical sector. A policy replaces the
-//! profile's own and changes no other number.
+//! How a drive's firmware writes a part of a physical sector, which is not known. A policy replaces the profile's own
+//! and changes no other number.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,7 @@ impl Band {
         self.values.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Whether one of the policies gives a figure whose error is at most `limit`. That the published figure
-    /// lies between two of them is not enough.
+    /// Whether a policy gives a figure whose error is at most `limit`: lying between two of them is not enough.
     pub fn explains(&self, error: impl Fn(f64) -> f64, limit: f64) -> bool {
         self.values.iter().any(|(_, value)| error(*value).abs() <= limit)
     }

@@ -83,7 +83,6 @@ pub(crate) struct Listener {
     file: Option<SocketFile>,
 }
 
-/// The file of a Unix socket, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -98,7 +97,6 @@ impl Drop for SocketFile {
 }
 
 impl Endpoint {
-    /// Listens on the address, in non-blocking mode.
     pub(crate) fn listen(&self, allow_remote: bool) -> Result<Listener, EndpointError> {
         let failed = |source: io::Error| EndpointError::Failed { endpoint: self.to_string(), source };
         match self {
@@ -163,7 +161,6 @@ impl Listener {
     }
 }
 
-/// The connection to a client.
 #[derive(Debug)]
 pub(crate) struct Stream(pub(crate) OwnedFd);
 

@@ -1,7 +1,7 @@
 //! The drive and its clock, to which every transport submits its requests.
 //!
-//! Invariants: it knows no transport. A job names its owner and the owner's tag for it, and is handed back when
-//! the model has completed it and the wall clock has reached that time.
+//! Invariants: it knows no transport. A job names its owner and the owner's tag for it, and is handed back when the
+//! model has completed it and the wall clock has reached that time.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -11,8 +11,8 @@ use crate::media::{MediaError, Payload, Served};
 use straddle_units::io::{Completion, Latency, Nanos, Operation, Request, Time};
 use straddle_units::{ByteCount, ByteOffset};
 
-/// Longer writes of zeroes are submitted in pieces of this size, because what a power cut would undo is kept in
-/// memory, and so that other clients get their turn in between.
+/// Longer writes of zeroes are submitted in pieces: what a power cut would undo is kept in memory, and other clients
+/// get their turn in between.
 const LONGEST_ZEROES: u64 = 4 << 20;
 /// The length of the pieces of a discard, which costs less.
 const LONGEST_DISCARD: u64 = 128 << 20;
@@ -26,12 +26,10 @@ const IDLE: Nanos = Nanos::new(1_000_000);
 pub enum Pace {
     /// This many times as fast as the wall's time; 1 is a real drive.
     Real(f64),
-    /// Without waiting: a completion is sent as soon as it is known, and the drive's time moves only with its
-    /// requests.
+    /// Without waiting: a completion is sent as soon as it is known; the drive's time moves only with its requests.
     NoDelay,
 }
 
-/// The drive's time, from the wall's.
 #[derive(Clone, Debug)]
 struct Clock {
     start: Instant,
@@ -50,23 +48,17 @@ impl Clock {
         Time::from_nanos((self.start.elapsed().as_nanos() as f64 * self.speed) as u64)
     }
 
-    /// Returns the wall's time for this much of the drive's time.
     fn wall(&self, time: Nanos) -> Duration {
         Duration::from_nanos((time.get() as f64 / self.speed).ceil() as u64)
     }
 }
 
-/// A request of a transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    /// The client that it belongs to.
     pub(crate) owner: u64,
-    /// The client's tag for it.
     pub(crate) tag: u64,
     pub(crate) operation: Operation,
-    /// First byte; zero for a flush.
     pub(crate) offset: u64,
-    /// Number of bytes; zero for a flush.
     pub(crate) length: u64,
 }
 
@@ -78,7 +70,6 @@ pub(crate) struct Finished {
     due: Time,
 }
 
-/// The remainder of a job that is submitted in pieces.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     offset: u64,
@@ -117,7 +108,6 @@ impl Engine {
         }
     }
 
-    /// Returns the number of jobs that have not ended.
     pub(crate) fn outstanding(&self) -> usize {
         self.jobs.len() + self.unfinished.len()
     }
@@ -126,12 +116,11 @@ impl Engine {
         self.clock.as_ref().map_or(self.served.now(), |clock| clock.now().max(self.served.now()))
     }
 
-    /// Submits a job to the drive.
     pub(crate) fn submit(&mut self, job: &Job, payload: Payload<'_>) -> Result<(), MediaError> {
         self.submit_from(job, job.offset, job.length, payload)
     }
 
-    /// Submits as much of the `length` bytes of the job from `offset` on as may go in one piece.
+    /// From `offset` on, as much as may go in one piece.
     fn submit_from(
         &mut self,
         job: &Job,
@@ -155,9 +144,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Processes everything that is due, and adds the jobs that ended to `finished`. At most one further
-    /// piece of a split job is begun, so call this again after the clients have had their turn. An error
-    /// comes from the store, at a power cut.
+    /// Adds the jobs that ended to `finished`. At most one further piece of a split job is begun, so call this again
+    /// after the clients have had their turn. An error comes from the store, at a power cut.
     pub(crate) fn advance(&mut self, finished: &mut Vec<Finished>) -> io::Result<()> {
         if let Some((job, rest)) = self.unfinished.pop_front()
             && self.submit_from(&job, rest.offset, rest.length, rest.payload).is_err()
@@ -179,7 +167,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Advances the drive's time until no job is outstanding.
     fn run(&mut self) -> io::Result<()> {
         for _ in 0..MOST_EVENTS {
             if self.served.outstanding() == 0 {
@@ -194,7 +181,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Records that these completions have been sent now.
     pub(crate) fn sent(&mut self, finished: &[Finished]) {
         let Some(clock) = &self.clock else { return };
         let now = clock.now();
@@ -220,8 +206,7 @@ impl Engine {
     }
 }
 
-/// Returns the length of the first piece, at most `longest` bytes, and the remainder. Pieces end at multiples
-/// of `unit` bytes, because a discard would otherwise skip a unit that lies in two pieces.
+/// Pieces end at multiples of `unit` bytes, because a discard would otherwise skip a unit that lies in two pieces.
 fn split(
     offset: u64,
     length: u64,

@@ -1,8 +1,8 @@
 //! The server's half of the NBD protocol, as bytes in and bytes out: it does no I/O and knows no drive.
 //!
-//! It implements the fixed newstyle negotiation with EXPORT_NAME, GO, INFO, LIST and ABORT, and answers with
-//! simple replies. TLS, structured replies and, with them, block status are refused as the protocol specifies. A
-//! client that violates the protocol is disconnected. One that requests what the drive cannot do gets an error.
+//! It implements the fixed newstyle negotiation with EXPORT_NAME, GO, INFO, LIST and ABORT, and answers with simple
+//! replies. TLS, structured replies and block status are refused as the protocol specifies. A client that violates
+//! the protocol is disconnected. One that requests what the drive cannot do gets an error.
 //!
 //! Source: the NBD project's doc/proto.md.
 
@@ -50,7 +50,7 @@ mod flag {
 }
 
 impl Export {
-    /// Returns the transmission flags. All connections share one cache, so a flush on one is a flush on all.
+    /// All connections share one cache, so a flush on one is a flush on all.
     fn flags(&self) -> u16 {
         let always = flag::HAS_FLAGS
             | flag::SEND_FLUSH

@@ -1,7 +1,5 @@
-//! The server: one thread that waits for clients and for the drive.
-//!
-//! Invariants: it never waits for one client. A slow client fills its own buffer, and is not read from until it
-//! has emptied it.
+//! The server: one thread that waits for clients and for the drive, and never for one client. A slow client fills its
+//! own buffer, and is not read from until it has emptied it.
 
 mod client;
 mod poller;
@@ -25,12 +23,11 @@ use crate::vhost::{Connection, Offer};
 use client::{Client, ControlClient, Gone, NbdClient, VhostClient, export};
 use poller::{Event, Poller, Signals};
 
-/// The interval between reports.
 const TICK: Duration = Duration::from_secs(1);
 /// Without delay, how long to poll for the next request before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
-/// The passes over the active clients before the others are served. A guest that fills its rings as fast as
-/// they are emptied would otherwise keep them waiting for ever.
+/// The passes over the active clients before the others are served. A guest that fills its rings as fast as they are
+/// emptied would otherwise keep the others waiting for ever.
 const MOST_PASSES: usize = 4;
 /// The most clients at a time, of all kinds. Further ones wait until one has left.
 const MOST_CLIENTS: usize = 64;
@@ -152,17 +149,14 @@ pub struct Server {
     started: Instant,
     totals: Totals,
     no_delay: bool,
-    /// Whether a reply was sent since the last wait.
     busy: bool,
     ending: Option<(Ending, Instant)>,
     finished: Vec<Finished>,
     turn: Turn,
 }
 
-/// Who is served next.
 #[derive(Default)]
 struct Turn {
-    /// Clients with events that have not been handled yet.
     touched: Vec<u64>,
     /// Clients to serve again, after all others.
     again: Vec<u64>,
@@ -377,7 +371,6 @@ impl Server {
         Ok(())
     }
 
-    /// Executes a control command. The reply is a line of JSON.
     fn command(&mut self, command: &str) -> String {
         let words: Vec<&str> = command.split_whitespace().collect();
         let refused = |reason: &str| serde_json::json!({ "error": reason }).to_string();
@@ -400,8 +393,7 @@ impl Server {
         }
     }
 
-    /// Serves all clients with events, and the drive, until there is nothing more to do or the other clients
-    /// have waited for long enough.
+    /// Until there is nothing more to do or the other clients have waited for long enough.
     fn turn(&mut self) -> Result<(), ServerError> {
         for _ in 0..MOST_PASSES {
             self.turn.again.clear();

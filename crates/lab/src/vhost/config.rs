@@ -40,15 +40,14 @@ pub struct Offer {
     pub minimum_io: u32,
     /// The optimal I/O size in bytes; zero where the drive reports none.
     pub optimal_io: u32,
-    /// The granularity of discards in bytes; smaller discards have no effect. `None` where the drive has no
-    /// discard.
+    /// The granularity of discards in bytes, below which they have no effect. `None` where the drive has no discard.
     pub discard_granularity: Option<u32>,
     /// Whether the drive has a volatile cache, and so needs flushes.
     pub volatile_cache: bool,
     /// The number of request queues, at least one.
     pub queues: u16,
-    /// The longest segment in bytes; `None` leaves it to the guest. With one page, the size of requests does
-    /// not depend on which pages of the guest's memory happen to be adjacent.
+    /// The longest segment in bytes; `None` leaves it to the guest. With one page, the size of requests does not
+    /// depend on which pages of the guest's memory are adjacent.
     pub longest_segment: Option<u32>,
     /// Whether the guest may suppress interrupts (event index).
     pub event_index: bool,
@@ -70,8 +69,7 @@ impl Offer {
         optional.into_iter().filter(|(offered, _)| *offered).fold(bits, |bits, (_, bit)| bits | bit)
     }
 
-    /// Returns the configuration space. Sizes that do not fit into its fields are reported as zero, which
-    /// means unknown.
+    /// Sizes that do not fit into their fields are reported as zero, which means unknown.
     pub(crate) fn config(&self) -> [u8; CONFIG_BYTES] {
         let blocks = |bytes: u32| bytes / self.logical_sector;
         let per_physical = self.physical_sector / self.logical_sector;

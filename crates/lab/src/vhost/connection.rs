@@ -41,8 +41,8 @@ mod code {
         [GET_FEATURES, GET_PROTOCOL_FEATURES, GET_QUEUE_NUM, GET_CONFIG, GET_VRING_BASE];
 }
 
-/// The protocol features offered: multiple queues, acknowledged messages, the back channel (never used, but
-/// without it User-Mode Linux sets up no interrupt), the configuration space, and the reset.
+/// Multiple queues, acknowledged messages, the back channel (never used, but without it User-Mode Linux sets up no
+/// interrupt), the configuration space, and the reset.
 const PROTOCOL_FEATURES: u64 = 1 << 0 | REPLY_ACK | 1 << 5 | 1 << 9 | 1 << 13;
 const REPLY_ACK: u64 = 1 << 3;
 
@@ -70,8 +70,7 @@ straddle_units::error_kind!(VhostError: Failed);
 pub enum Received {
     /// Nothing that the owner needs to act on.
     Settled,
-    /// A queue was started or stopped. Update the wait for [`Connection::kicks`], and call
-    /// [`Connection::take`].
+    /// A queue was started or stopped: update the wait for [`Connection::kicks`], and call [`Connection::take`].
     QueuesChanged,
     /// The device was reset or a queue stopped. The guest no longer waits for outstanding requests.
     Reset,
@@ -116,8 +115,8 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// The queues in use, each with a descriptor that becomes readable when [`Connection::take`] has
-    /// something to do. It is never read, so wait for its edges (EPOLLET).
+    /// The queues in use, each with a descriptor that becomes readable when [`Connection::take`] has something to do.
+    /// It is never read, so wait for its edges (EPOLLET).
     pub fn kicks(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.rings.iter().enumerate().filter_map(|(index, ring)| Some((index, ring.kick()?)))
     }
@@ -138,9 +137,9 @@ impl Connection {
         result
     }
 
-    /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into
-    /// it. Invalid requests are answered here. Returns true if a guest has added more meanwhile: call again
-    /// soon, because no kick will announce them.
+    /// Takes the requests out of all rings, in the order of the queues, from each at most as many as fit into it.
+    /// Invalid requests are answered here. Returns true if a guest has added more: call again soon, because no kick
+    /// will announce them.
     pub fn take(&mut self, requests: &mut Vec<BlockRequest>) -> Result<bool, VhostError> {
         let mut has_more = false;
         for queue in 0..self.rings.len() {
@@ -223,8 +222,7 @@ impl Connection {
     }
 
     fn handle_ring(&mut self, message: &mut Message) -> Result<Received, VhostError> {
-        // Messages with an eventfd have their ring in the low byte of a 64-bit number, the others in a 32-bit
-        // index.
+        // With an eventfd, the ring is in the low byte of a 64-bit number, otherwise in a 32-bit index.
         match message.code {
             code::SET_VRING_NUM => {
                 let size = u16::try_from(message.u32(4)).unwrap_or(u16::MAX);
@@ -289,8 +287,7 @@ impl Connection {
         ring.ok_or_else(|| refused("a ring message", &format!("there is no ring {index}")))
     }
 
-    /// Maps the guest's memory. User-Mode Linux always sends room for two regions; only the count in the
-    /// message matters.
+    /// User-Mode Linux always sends room for two regions; only the count in the message matters.
     fn set_memory(&mut self, message: &mut Message) -> Result<(), VhostError> {
         const NAME: &str = "SET_MEM_TABLE";
         let count = usize::try_from(message.u32(0)).unwrap_or(usize::MAX);
@@ -318,8 +315,7 @@ impl Connection {
         if size > message.payload.len() - PREFIX {
             return Err(refused("GET_CONFIG", "it requests more than its buffers hold"));
         }
-        // Drivers request the whole structure that they know, which may have fields past ours. Those are
-        // zero.
+        // Drivers request the whole structure that they know; fields past ours are zero.
         let mut payload = message.payload.clone();
         for (index, byte) in payload[PREFIX..PREFIX + size].iter_mut().enumerate() {
             *byte = offset.checked_add(index).and_then(|at| self.config.get(at)).copied().unwrap_or(0);
@@ -337,7 +333,6 @@ impl Connection {
     }
 }
 
-/// Returns the descriptor of a ring message. Writing to it must not block.
 fn notifier(message: &mut Message, name: &str) -> Result<Option<OwnedFd>, VhostError> {
     let fd = if message.u64(0) & NO_FD == 0 { message.fds.pop() } else { None };
     if let Some(fd) = &fd {
@@ -370,19 +365,14 @@ fn refused(message: &str, reason: &str) -> VhostError {
     VhostError::Protocol { message: message.to_owned(), reason: reason.to_owned() }
 }
 
-/// A region of the guest's memory, as a message describes it.
 #[derive(Clone, Copy, Debug)]
 struct Region {
-    /// Its address in the process that owns it.
     user: u64,
-    /// Its address in the guest.
     guest: u64,
     length: u64,
-    /// Its offset in its file.
     offset: u64,
 }
 
-/// All shared memory.
 #[derive(Default)]
 struct Memory {
     map: GuestMemoryMmap,
@@ -414,7 +404,6 @@ impl Memory {
         Ok(Self { map, regions })
     }
 
-    /// Converts an address of the guest's process to one of the guest.
     fn guest_address(&self, user: u64) -> Option<GuestAddress> {
         let holds = |region: &&Region| user.checked_sub(region.user).is_some_and(|far| far < region.length);
         let region = self.regions.iter().find(holds)?;

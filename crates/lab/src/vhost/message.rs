@@ -1,5 +1,4 @@
-//! Messages of the vhost-user protocol on the wire: a header of twelve bytes, a payload, and accompanying
-//! file descriptors.
+//! Messages on the wire: a header of twelve bytes, a payload, and file descriptors.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -52,7 +51,6 @@ pub(crate) enum Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     header: [u8; HEADER_BYTES],
-    /// Bytes of the header and then of the payload.
     received: usize,
     payload: Vec<u8>,
     fds: Vec<OwnedFd>,
@@ -89,7 +87,6 @@ impl Receiver {
         Ok(Progress::Message(Message { code, needs_reply: flags & NEED_REPLY != 0, payload, fds }))
     }
 
-    /// Checks the header, and returns the length of the payload.
     fn check(&self) -> io::Result<usize> {
         let (flags, size) = (word(&self.header, 4), word(&self.header, 8));
         if flags & VERSION_MASK != VERSION {

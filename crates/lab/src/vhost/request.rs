@@ -61,7 +61,6 @@ struct Buffer {
 }
 
 pub(crate) enum Taken {
-    /// The drive must carry it out.
     Request(BlockRequest),
     /// It is answered already: return the chain, with this number of bytes written to it.
     Answered(u32),
@@ -145,8 +144,7 @@ impl BlockRequest {
         Some(())
     }
 
-    /// Copies the data of a read to the guest's memory, and writes the status. Returns the number of bytes
-    /// written.
+    /// Also writes the status. Returns the number of bytes written.
     pub(crate) fn finish(&self, memory: &GuestMemoryMmap, mut status: Status, data: &[u8]) -> u32 {
         let mut written: u32 = 0;
         let mut rest = data;
@@ -166,7 +164,6 @@ impl BlockRequest {
     }
 }
 
-/// Returns the total length of all parts; `None` where it exceeds the largest request.
 fn total(parts: &[Buffer]) -> Option<u64> {
     let sum = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.length as u64))?;
     (sum <= LARGEST_REQUEST).then_some(sum)

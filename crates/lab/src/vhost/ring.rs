@@ -1,5 +1,4 @@
-//! The rings: shared memory by which requests arrive and completions are returned, and the descriptors by which the
-//! two sides wake each other.
+//! The rings: shared memory for requests and completions, and the descriptors by which the two sides wake each other.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,7 +19,6 @@ pub(crate) struct Ring {
     pub(crate) kick: Option<OwnedFd>,
     /// Interrupts the guest. A pipe if the guest is User-Mode Linux.
     pub(crate) call: Option<OwnedFd>,
-    /// Whether there are completions that the guest has not been interrupted for.
     owes_signal: bool,
 }
 
@@ -44,8 +42,7 @@ impl Ring {
         self.enabled && self.queue.ready()
     }
 
-    /// Returns the head and the descriptors of the next request; `None` if the ring is empty or not in use. A chain
-    /// that breaks a rule ends where it does.
+    /// `None` if the ring is empty or not in use. A chain that breaks a rule ends where it does.
     pub(crate) fn pop(&mut self, memory: &GuestMemoryMmap) -> Result<Option<(u16, Vec<Descriptor>)>, Error> {
         if !self.is_live() {
             return Ok(None);
@@ -72,7 +69,6 @@ impl Ring {
         Ok(())
     }
 
-    /// Interrupts the guest if an interrupt is due. Returns whether it was.
     pub(crate) fn signal(&mut self) -> Result<bool, VhostError> {
         if !std::mem::take(&mut self.owes_signal) {
             return Ok(false);

@@ -1,8 +1,7 @@
 //! Whether the writes of a run have reached the medium, and the runs that reach that of an SSD.
 //!
-//! An SSD takes writes into its buffer at the speed of the link. What they cost, in time and in wear, shows
-//! once the buffer is full. So on a modelled SSD random writes are those of its own unit, many at a time,
-//! with the buffer full.
+//! An SSD takes writes into its buffer at the speed of the link; what they cost shows once the buffer is full. So on
+//! a modelled SSD random writes are those of its own unit, many at a time, with the buffer full.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,15 +14,13 @@ use crate::bench::target::Target;
 use crate::bench::workload::Workload;
 use crate::bench::{Arm, Host, Modelled, Parameters, Pattern, Progress, Silent, Sweep, Sync, sweep};
 
-/// The random writes of a run on an SSD: several hundred times what its dies program at a time, for two
-/// digits.
+/// Several hundred times what an SSD's dies program at a time, for two digits.
 const SSD_WRITES: u64 = 50_000;
-/// Random writes that are outstanding on an SSD. One at a time, the host is slower than flash.
+/// With one at a time, the host is slower than flash.
 const SSD_DEPTH: u32 = 32;
 /// The warm-up of an SSD writes its buffer's size this number of times.
 const FILLS: u64 = 2;
 
-/// The change during a run up to which it is steady, as a fraction.
 const STEADY: f64 = 0.05;
 /// The fraction of its writes above which a run has ended in a buffer.
 const ABSORBED: f64 = 0.5;
@@ -48,7 +45,6 @@ pub enum Reached {
     Steady,
 }
 
-/// What a target had done at one point of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     host: u64,
@@ -77,7 +73,7 @@ impl Reached {
             return None;
         }
         let medium = end.medium - start.medium;
-        // A disk does not tell the state of its buffer: it holds what has not come out.
+        // A disk does not report the state of its buffer: it holds what has not come out.
         let Some(grown) = end.buffered.zip(start.buffered).map(|(end, start)| end.saturating_sub(start))
         else {
             return Some(if end.factor(start) < ABSORBED { Self::Buffer } else { Self::Steady });
@@ -95,8 +91,7 @@ impl Reached {
     }
 }
 
-/// What is run at each offset before the workload, and does not count. It goes to other places than the
-/// workload.
+/// What is run at each offset, but elsewhere, before the workload, and does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
     /// This number of runs of the workload.
@@ -157,17 +152,16 @@ pub struct OffBoundary {
     pub random_write: f64,
     /// The same over the plausible firmware of a disk.
     pub firmware: Option<FirmwareRange>,
-    /// How many times as long sequential writes take, each followed by a flush; `None` on an SSD, which joins
-    /// them.
+    /// How many times as long sequential writes take, each flushed; `None` on an SSD, which joins them.
     pub sequential_write: Option<f64>,
     /// How many times as many bytes are written to flash (wear); `None` on a disk.
     pub wear: Option<f64>,
 }
 
 impl OffBoundary {
-    /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size`
-    /// bytes; on a disk, each is then flushed, as a database does. `None` if the drive has no such position or
-    /// takes no such writes.
+    /// Runs the workloads on a boundary of the drive `name` and `past` bytes after it, with writes of `size` bytes;
+    /// on a disk, each is flushed, as a database does. `None` if the drive has no such position or takes no such
+    /// writes.
     pub fn modelled(
         name: &str,
         profile: &Profile,
@@ -224,7 +218,6 @@ fn compared(
     sweep(fresh, workload, &offsets, Host::default(), warm_up, progress).ok()
 }
 
-/// The second arm's value over the first one's.
 fn ratio(sweep: &Sweep, of: impl Fn(&Arm) -> Option<f64>) -> Option<f64> {
     let [on, off] = sweep.arms() else { return None };
     Some(of(off)? / of(on)?).filter(|ratio| ratio.is_finite())

@@ -1,17 +1,15 @@
-//! The C library's `random()`, so that a program's blocks are the same as when its figures were published:
-//! glibc's default generator (stdlib/random_r.c), additive feedback over 31 words (`TYPE_3`, x³¹ + x³ + 1),
-//! seeded by a linear congruential generator.
+//! The C library's `random()`, so that a program's blocks are those of its published figures: glibc's default
+//! generator (stdlib/random_r.c), additive feedback over 31 words (`TYPE_3`, x³¹ + x³ + 1), seeded by a linear
+//! congruential generator.
 
 const DEGREE: usize = 31;
-/// The distance between the two words that are added.
 const SEPARATION: usize = 3;
-/// The number of outputs per word that are discarded after seeding.
+/// Outputs per word that are discarded after seeding.
 const DISCARDED: usize = 10;
 /// Seeding computes word = word · 16807 mod (2³¹ - 1), by Schrage's division.
 const MULTIPLIER: i64 = 16_807;
 const MODULUS: i64 = 2_147_483_647;
 
-/// The sequence of `random()` after `srandom(seed)`.
 #[derive(Clone, Debug)]
 pub(crate) struct GlibcRandom {
     state: [u32; DEGREE],
@@ -40,7 +38,6 @@ impl GlibcRandom {
         generator
     }
 
-    /// Returns the next number, 0 to 0x7FFF_FFFF.
     #[allow(
         clippy::should_implement_trait,
         reason = "it never ends, and the name is that of every generator"

@@ -1,9 +1,8 @@
-//! Runs the same workload at several offsets in turns, so that anything that changes meanwhile changes all of
-//! them.
+//! Runs the same workload at several offsets in turns, so that anything that changes meanwhile changes all of them.
 //!
-//! A round gives every arm two turns, first in an order drawn for the round, then in the reverse order (A B B
-//! A), so that a steady drift cancels. All turns of a round are in the same region, but each at places of its
-//! own, because what one arm has just written is in the drive's cache. Arms are compared within rounds only.
+//! A round gives every arm two turns, first in an order drawn for the round, then in reverse (A B B A), so that a
+//! steady drift cancels. All turns of a round are in the same region, but each at places of its own, because what one
+//! arm has written is in the drive's cache. Arms are compared within rounds only.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,10 +20,8 @@ pub const FEWEST_ROUNDS: usize = 10;
 /// The most rounds; further ones add no information.
 const MOST_ROUNDS: usize = 400;
 
-/// The number of requests of a turn that is tried first.
 const PILOT: u64 = 4;
 
-/// The most latencies that are kept of one turn.
 const KEPT: u64 = 1 << 16;
 
 /// The distance in bytes between places where a sequence may begin. No relevant boundary is larger.
@@ -201,9 +198,8 @@ impl<'a> Rounds<'a> {
         Ok(Measured { sweep, rounds: done, requests, ended, course: self.course })
     }
 
-    /// Determines how many requests give a turn of the wanted length, or a shorter one that leaves time for
-    /// enough rounds, and warms up the target. Takes the median of the arms, because one may have met a
-    /// stall.
+    /// Determines how many requests give a turn of the wanted length, or a shorter one that leaves time for enough
+    /// rounds, and warms up the target. Takes the median of the arms, because one may have met a stall.
     fn pilot(&mut self) -> Result<u64, RunError> {
         let most = self.most().max(1);
         let turns = float((2 * self.arms.len() * (FEWEST_ROUNDS + FEWEST_ROUNDS / 4)) as u64);
@@ -224,7 +220,6 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Runs rounds that do not count. An interruption ends the whole run, because there is no result yet.
     fn warm_up(&mut self, requests: u64, watch: &mut dyn Watch) -> Result<(), RunError> {
         if self.order.warmup > 0 {
             watch.tell("warming up");
@@ -239,15 +234,13 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// Draws the order of a round's turns.
     fn there_and_back(&mut self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.arms.len()).collect();
         self.random.shuffle(&mut order);
         order.iter().chain(order.iter().rev()).copied().collect()
     }
 
-    /// Returns the requests of a sequence that fit into half of the smallest region: it begins in the first
-    /// half.
+    /// A sequence begins in the first half of a region, so its requests fit into half of the smallest.
     fn most(&self) -> u64 {
         let room = self.order.regions.iter().map(|region| region.len().get()).min().unwrap_or(0);
         if self.workload.pattern.is_random {
@@ -303,8 +296,8 @@ impl<'a> Rounds<'a> {
         // Otherwise the next arm would pay for what is in the drive's cache at the end of a turn.
         program.fsync_last |= workload.writes() && !program.flush_each;
         if !program.fsync_last {
-            // Keeps the queue full to the end, or a short turn at a high queue depth would mostly be its
-            // running empty. Not before a final flush, which would flush the requests of the tail as well.
+            // Keeps the queue full to the end, or a short turn at a high queue depth would mostly be its running
+            // empty. Not before a final flush, which would flush the requests of the tail as well.
             program.tail = u64::from(program.depth) - 1;
         }
         let (began, mut latencies) = (self.target.now().since(Time::ZERO), Vec::new());
@@ -316,8 +309,8 @@ impl<'a> Rounds<'a> {
         Ok((turn, samples))
     }
 
-    /// Returns where in a region a turn begins: a sequence at any place with room for it, random requests at
-    /// the start, because they choose their own places.
+    /// A sequence begins at any place with room for it, random requests at the start of the region, because they
+    /// choose their own places.
     fn place(&mut self, from: u64, length: u64, requests: u64) -> u64 {
         if self.workload.pattern.is_random {
             return from;

@@ -13,8 +13,8 @@ use crate::bench::workload::{Program, Workload, WorkloadError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// Nanoseconds from the end of a request to the next submission. Only for modelled targets: on a real
-    /// host this time passes anyway.
+    /// Nanoseconds from the end of a request to the next submission. Only for modelled targets: on a real host this
+    /// time passes anyway.
     pub overhead_ns: u64,
 }
 
@@ -66,7 +66,7 @@ pub fn run(
     run_program(target, program, host, None, progress)
 }
 
-/// Runs a checked workload. Each latency is also appended to `raw`, if given.
+/// Each latency is also appended to `raw`.
 pub(crate) fn run_program(
     target: &mut dyn Target,
     program: Program,
@@ -86,7 +86,6 @@ pub(crate) fn run_program(
 /// An outstanding request. Its id is its index in the slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// The number of the request in the run.
     index: u64,
     started: Time,
     /// When its flush was submitted, if it is being flushed.
@@ -98,12 +97,10 @@ struct Engine<'a> {
     program: Program,
     overhead: Nanos,
     start: Time,
-    /// When the last request was completed.
     end: Time,
     slots: Vec<Slot>,
     free: Vec<usize>,
     submitted: u64,
-    /// Writes since the last fsync.
     unsynced: u64,
     stop: Option<Stop>,
     samples: Samples,
@@ -230,7 +227,6 @@ impl<'a> Engine<'a> {
         usize::try_from(completion.id.0).ok().filter(|slot| *slot < self.slots.len())
     }
 
-    /// Whether all requests that count are done, and those outstanding are the tail.
     fn is_tail(&self) -> bool {
         self.program.tail > 0 && self.program.count.is_some_and(|count| self.samples.requests >= count)
     }
@@ -249,7 +245,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Returns the number of the request that the error names, or of the last one submitted if it names none.
+    /// Of the request that the error names, or of the last one submitted.
     fn failed(&self, error: &TargetError) -> u64 {
         let request = match error {
             TargetError::Refused { request, .. } | TargetError::Failed { request, .. } => Some(request),
@@ -294,11 +290,9 @@ fn id(slot: usize) -> u64 {
 
 /// The most batches that are kept. At this number they are merged in pairs.
 const BATCHES: usize = 64;
-/// The fewest batches from which the spread is estimated.
 const FEWEST: usize = 8;
 
-/// Estimates the spread of a rate by the method of batch means: equal batches of requests hardly depend on
-/// each other, unlike single requests.
+/// The method of batch means: equal batches of requests hardly depend on each other, unlike single requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     lengths: Vec<u64>,
@@ -417,8 +411,7 @@ impl Samples {
         per_second(self.bytes, self.elapsed)
     }
 
-    /// Returns the seconds per request, from the completion of one to that of the next, by which arms are
-    /// compared.
+    /// Returns the seconds per request, from one completion to the next, by which arms are compared.
     pub fn seconds_per_request(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { self.elapsed.seconds() / float(self.requests) }
     }

@@ -1,5 +1,4 @@
-//! Runs the same workload at one offset after another, and compares two arms by paired rounds: an estimate of
-//! the difference, its interval, and whether it may be chance.
+//! Runs the same workload at one offset after another, and compares two arms by paired rounds.
 //!
 //! The times of a disk are skewed, have outliers of a hundred times the median, and drift, so no distribution
 //! is assumed. The estimate is the median of all pairwise means of the differences of logarithms (J. L.
@@ -14,20 +13,17 @@ use crate::bench::run::{Host, Progress, RunError, Samples, Silent, float, run};
 use crate::bench::target::Target;
 use crate::bench::workload::Workload;
 
-/// Arms whose ratio is closer to 1 than this are equal, even without spread: no published figure is more
-/// exact.
+/// Arms whose ratio is closer to 1 are equal, even without spread: no published figure is more exact.
 const EQUAL: f64 = 0.01;
 
-/// The number of standard errors by which two arms may differ by chance, when the best and the worst of many
-/// are picked.
+/// The standard errors by which two arms may differ by chance, when the best and the worst of many are picked.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// The significance level of the 95 % interval. It is lower, because rounds continue until the interval is
-/// narrow, which favours intervals that are narrow by chance; by tests on targets with a known ratio.
+/// The significance level of the 95 % interval, by tests on targets with a known ratio. It is lower, because rounds
+/// continue until the interval is narrow, which favours intervals that are narrow by chance.
 const DOUBT: f64 = 0.045;
 
-/// The significance level at which a difference is claimed. It is smaller still, because stopping as soon as
-/// a difference shows finds differences too often.
+/// The significance level of a claim, smaller still: stopping once a difference shows finds differences too often.
 const CLAIM: f64 = 0.030;
 
 /// One arm of a sweep.
@@ -39,8 +35,7 @@ pub struct Arm {
     pub workload: Workload,
     /// The measurements of all turns.
     pub samples: Samples,
-    /// The logarithm of its seconds per request in each turn, with two turns per round. Empty if it was run
-    /// once.
+    /// The logarithm of its seconds per request in each turn, two per round. Empty if it was run once.
     pub turns: Vec<f64>,
 }
 
@@ -126,9 +121,9 @@ impl Ratio {
         let rounds = pairs(&arm.rounds(), &to.rounds());
         let interval = centre(&rounds, DOUBT).map(Interval::exponentials);
         let value = interval.map(|interval| interval.value).or(median(&rounds).map(f64::exp)).unwrap_or(1.0);
-        // C. Bonferroni's correction for the number of pairs, because the best and the worst of many arms are
-        // picked. A drift moves a round's two turns in opposite directions, so the turns are symmetric even
-        // without averaging, and there are twice as many of them.
+        // C. Bonferroni's correction, because the best and the worst of many arms are picked. A drift moves a round's
+        // two turns in opposite directions, so the turns are symmetric without averaging, and there are twice as many
+        // of them.
         let picked = float((arms * arms.saturating_sub(1) / 2).max(1) as u64);
         let sure = centre(&pairs(&arm.turns, &to.turns), CLAIM / picked).map(Interval::exponentials);
         let holds_one = |interval: Option<Interval>| interval.is_none_or(|interval| interval.holds(1.0));
@@ -188,8 +183,8 @@ impl Sweep {
         !self.worst_ratio().is_one()
     }
 
-    /// Returns the smallest difference from the fastest arm, as a fraction, that each other arm would have
-    /// shown; `None` if too few samples were taken to know.
+    /// Returns the smallest difference from the fastest arm, as a fraction, that each other arm would have shown;
+    /// `None` with too few samples.
     pub fn detectable(&self) -> Option<f64> {
         let of = |arm: &Arm| {
             let ratio = self.ratio(arm);
@@ -216,8 +211,7 @@ impl Sweep {
     }
 }
 
-/// Runs `workload` at each of `offsets` (in logical sectors), each on a new target from `fresh` and after a
-/// warm-up that does not count.
+/// Runs `workload` at each of `offsets` (in logical sectors), each on a new target from `fresh` and after a warm-up.
 pub fn sweep<T: Target>(
     mut fresh: impl FnMut() -> T,
     workload: &Workload,
@@ -288,8 +282,8 @@ impl Interval {
 /// Above this, the normal distribution replaces the exact one, from which it differs in the fourth digit.
 const EXACT: usize = 64;
 
-/// Returns the centre of `differences`, and the interval that contains it with a probability of 1 - `alpha`.
-/// `None` if there are too few for such a probability.
+/// Returns the centre of `differences`, and the interval that contains it with a probability of 1 - `alpha`; `None`
+/// if there are too few.
 pub fn centre(differences: &[f64], alpha: f64) -> Option<Interval> {
     let rank = critical(differences.len(), alpha)?;
     let mut means = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
@@ -313,8 +307,8 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *sorted.get(sorted.len() / 2)?))
 }
 
-/// Returns the index, from 0, of the pairwise mean at which the interval begins: the greatest number c for
-/// which the sum of the positive ranks is below c with a probability of at most `alpha` / 2, less one.
+/// Returns the index of the pairwise mean at which the interval begins: the greatest number c for which the sum of
+/// the positive ranks is below c with a probability of at most `alpha` / 2, less one.
 fn critical(count: usize, alpha: f64) -> Option<usize> {
     if count == 0 || alpha.is_nan() || alpha <= 0.0 {
         return None;
@@ -323,8 +317,7 @@ fn critical(count: usize, alpha: f64) -> Option<usize> {
     below.checked_sub(1)
 }
 
-/// Returns the greatest c with P(T < c) ≤ `tail`, where T is the sum of the positive ranks of `count`
-/// differences with random signs.
+/// The greatest c with P(T < c) ≤ `tail`; T is the sum of the positive ranks of differences with random signs.
 fn exact(count: usize, tail: f64) -> usize {
     let mut ways = vec![0.0_f64; count * (count + 1) / 2 + 1];
     ways[0] = 1.0;
@@ -360,8 +353,7 @@ fn approximate(count: usize, tail: f64) -> usize {
     whole
 }
 
-/// Returns a quantile of the standard normal distribution, to 4.5e-4: M. Abramowitz and I. A. Stegun,
-/// Handbook of Mathematical Functions, 26.2.23.
+/// To 4.5e-4: M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.2.23.
 fn quantile(share: f64) -> f64 {
     let t = (-2.0 * (1.0 - share).ln()).sqrt();
     let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);

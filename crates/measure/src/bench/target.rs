@@ -1,5 +1,5 @@
-//! The measured target, behind a small trait. A modelled drive has virtual time, which stands still between
-//! calls; a real device has the wall clock, and its requests may fail.
+//! The measured target. A modelled drive has virtual time, which stands still between calls; a real device has the
+//! wall clock, and its requests may fail.
 
 use std::io;
 
@@ -32,8 +32,8 @@ pub enum Clock {
 
 /// A target that requests can be sent to.
 ///
-/// The caller chooses request ids, which must be unique among the outstanding requests. Requests are taken in
-/// the order in which they are submitted, and may complete in another order.
+/// The caller chooses request ids, unique among the outstanding requests. Requests are taken in the order in which
+/// they are submitted, and may complete in another order.
 pub trait Target {
     /// Returns its description.
     fn description(&self) -> &Description;
@@ -178,8 +178,7 @@ impl Target for Modelled {
 /// - send those bytes with each write, and fail a write outside of them with [`TargetError::Failed`];
 /// - send writes, FUA writes and flushes to the drive as such, and report times without its own work.
 ///
-/// The drive's read cache then holds what is about to be written; the probe itself reads elsewhere
-/// afterwards.
+/// The drive's read cache then holds what is about to be written; the probe itself reads elsewhere afterwards.
 pub trait Surface: Target {
     /// Reads the spans and keeps their contents. No request is outstanding before or after.
     fn prepare(&mut self, spans: &[Span]) -> Result<(), TargetError>;

@@ -1,7 +1,7 @@
 //! Workloads as values, which can be run again with the same requests.
 //!
-//! Sizes and offsets are in bytes. `start` is where the workload's area begins, such as a partition. `offset`
-//! is the distance of every request from its place in that area, and is what a sweep varies.
+//! Sizes and offsets are in bytes. `start` is where the workload's area begins, such as a partition. `offset` is the
+//! distance of every request from its place in that area, and is what a sweep varies.
 
 mod pattern;
 mod program;
@@ -11,8 +11,7 @@ use serde::Deserialize;
 pub use pattern::{ForeignParameter, Parameters, Pattern, RANDOM_BLOCKS, Sync};
 pub(crate) use program::Program;
 
-/// Left free after the last block of a random workload, so that all arms of a sweep draw from the same
-/// blocks.
+/// Free after the last block of a random workload, so that all arms of a sweep draw from the same blocks.
 const ROOM: u64 = 1 << 20;
 
 /// A workload: a pattern of requests, and the parameters that all patterns have.
@@ -21,8 +20,8 @@ const ROOM: u64 = 1 << 20;
 pub struct Workload {
     /// The pattern of the requests.
     pub pattern: Pattern,
-    /// The number of requests. With `seconds` too, the first limit that is reached ends the run; without
-    /// either, the pattern's own applies.
+    /// The number of requests. With `seconds` too, the first limit that is reached ends the run; without either, the
+    /// pattern's own applies.
     pub count: Option<u64>,
     /// The longest time on the target, in seconds.
     pub seconds: Option<f64>,
@@ -43,8 +42,7 @@ impl From<Pattern> for Workload {
     }
 }
 
-/// A workload as it is in files: one flat table rather than a flattened enum, so that errors keep their line,
-/// and a misspelt name is answered with all valid ones.
+/// One flat table rather than a flattened enum, so that errors keep their line, and name the valid names.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -116,21 +114,20 @@ impl Workload {
         Self { offset, ..self.clone() }
     }
 
-    /// Returns the workload for one turn of many: with another `start`, `count` requests, no time limit, and
-    /// this seed.
+    /// For one turn of many: without a time limit.
     #[must_use]
     pub(crate) fn turn(&self, start: u64, count: u64, seed: u32) -> Self {
         Self { start, count: Some(count), seconds: None, ..self.seeded(seed) }
     }
 
-    /// Returns the workload with this seed, if its places are random.
+    /// If its places are random.
     pub(crate) fn seeded(&self, seed: u32) -> Self {
         let seed = Parameters { seed: Some(seed), ..Parameters::default() };
         Self { pattern: self.pattern.with(seed).unwrap_or(self.pattern), ..self.clone() }
     }
 
-    /// Returns the workload for warm-up `run` at other places, where the drive holds nothing of them yet: with
-    /// another seed, or as a sequence in the second half of the target's rest.
+    /// For warm-up `run`, where the drive holds nothing of the workload yet: with another seed, or as a sequence in
+    /// the second half of the target's rest.
     #[must_use]
     pub(crate) fn elsewhere(&self, run: u32, capacity: u64, sector: u64) -> Self {
         /// 2^32 over the golden ratio: the seeds of all runs differ.
@@ -166,8 +163,7 @@ impl Workload {
         self.pattern.parameters.stride.unwrap_or(self.size)
     }
 
-    /// Returns the seed that is used on a target with this logical sector size; `None` where nothing is
-    /// random.
+    /// Returns the seed on a target with this logical sector size; `None` where nothing is random.
     pub fn seed(&self, logical_sector: u64) -> Option<u32> {
         let sectors = self.offset / logical_sector.max(1);
         // The argument of the C program was cut to 32 bits as well.
@@ -175,8 +171,8 @@ impl Workload {
         self.pattern.is_random.then(|| self.pattern.parameters.seed.unwrap_or(usual))
     }
 
-    /// Returns the number of blocks to choose from on a target of this size, if they are random: as many as
-    /// requested, or as fit. It is the same for all small offsets.
+    /// Returns the number of random blocks on a target of this size: as requested, or as many as fit. It is the same
+    /// for all small offsets.
     pub fn blocks(&self, capacity: u64) -> Option<u64> {
         let blocks = self.pattern.parameters.blocks?;
         let room = capacity.saturating_sub(self.start).saturating_sub(self.offset.max(ROOM));

@@ -153,8 +153,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many times as long a durable write off the boundaries takes, or a sustained one if these found the
-    /// unit. `None` if that was not measured.
+    /// How many times as long a durable write off the boundaries takes, or a sustained one if these found the unit.
     pub fn cost(&self) -> Option<f64> {
         let sustained = || self.sustained.as_ref().and_then(Sustained::cost);
         self.proof.as_ref().map(Contrast::ratio).or_else(sustained)

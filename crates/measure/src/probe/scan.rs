@@ -1,10 +1,10 @@
 //! The phase scan: durable writes of one size at every phase.
 //!
-//! Of all writes of a multiple of the unit, only those at one phase and its repetitions cost no
-//! read-modify-write. That pattern shows both the unit and where it begins. It is only a suspicion. It
-//! becomes a finding if new writes of the unit's own size, in random order and at random places, are cheaper
-//! on the suspected boundaries than off them, than half a unit from them (otherwise the unit is half as
-//! large), and than writes that are one sector shorter (otherwise the unit is larger).
+//! Of all writes of a multiple of the unit, only those at one phase and its repetitions cost no read-modify-write.
+//! That pattern raises a suspicion of the unit and where it begins. It becomes a finding if new writes of the unit's
+//! own size, in random order and at random places, are cheaper on the suspected boundaries than off them, than half a
+//! unit from them (otherwise the unit is half as large), and than writes that are one sector shorter (otherwise the
+//! unit is larger).
 
 use std::ops::Range;
 
@@ -19,7 +19,6 @@ use crate::probe::statistics::{deviate, median};
 const SCANS: [(u64, usize); 3] = [(4096, 12), (16_384, 6), (LARGEST_UNIT, 3)];
 /// Larger sectors multiply the rounds, by this factor at most.
 const MOST_TIMES: usize = 4;
-/// Suspicions of a scan that are checked.
 const SUSPICIONS: usize = 4;
 /// Rounds of writes per check, and the most if it stays undecided.
 const ROUNDS: usize = 16;
@@ -51,8 +50,8 @@ pub struct PhaseScan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contrast {
     pub(crate) unit: Boundary,
-    /// The seconds of each write of one unit: on its boundaries, off them, half a unit from them; and of those
-    /// from a boundary to one logical sector before the next.
+    /// The seconds of each write of one unit: on its boundaries, off them, half a unit from them; and of those from a
+    /// boundary to one logical sector before the next.
     pub(crate) times: [Vec<f64>; 4],
 }
 
@@ -64,8 +63,7 @@ pub(crate) struct Scanned {
     pub(crate) contradicted: bool,
 }
 
-/// Scans with larger and larger writes, of sizes within `sizes`, until the unit is found. `scanned` keeps
-/// what was found if the budget ends.
+/// Scans with larger and larger writes until the unit is found. `scanned` keeps what was found if the budget ends.
 pub(crate) fn run(
     session: &mut Session<'_>,
     how: Durable,
@@ -73,8 +71,8 @@ pub(crate) fn run(
     scanned: &mut Scanned,
 ) -> Step<()> {
     for (size, rounds) in SCANS.into_iter().filter(|(size, _)| sizes.contains(size)) {
-        // A flush may not force the write to its own place. Then sustained writes have to find the unit, and
-        // need the bytes that may still be written.
+        // A flush may not force the write to its own place. Then sustained writes find the unit, and need the bytes
+        // that may still be written.
         if size <= session.logical || (how == Durable::Flush && size == LARGEST_UNIT) {
             continue;
         }
@@ -103,8 +101,7 @@ fn scan(session: &mut Session<'_>, how: Durable, size: u64, rounds: usize) -> St
     for _ in 0..rounds {
         let mut shots = Vec::new();
         for (arm, phase) in (0..size).step_by(usize::try_from(step).unwrap_or(1)).enumerate() {
-            // The phase repeats within the slot: all repetitions are equivalent for a unit no larger than
-            // `size`.
+            // All repetitions of the phase in the slot are equivalent for a unit no larger than `size`.
             let repetition = session.random.below((SLOT - size) / size) * size;
             shots.push(Shot { arm, offset: session.slot() + repetition + phase, length: size });
         }
@@ -121,8 +118,7 @@ impl PhaseScan {
         self.times.iter().zip(0..).map(|(times, index)| (index * self.step, median(times)))
     }
 
-    /// Returns every unit and phase that the pattern could come from, the most likely first, each with its
-    /// strength in standard deviations.
+    /// Every unit and phase that the pattern could come from, the most likely first, in standard deviations.
     fn suspicions(&self) -> Vec<(Boundary, f64)> {
         let rounds = self.relative();
         let strength = |unit: &Boundary| {
@@ -143,8 +139,7 @@ impl PhaseScan {
         suspicions
     }
 
-    /// Returns the times of each phase relative to the median of their round, so that drift between rounds
-    /// does not count.
+    /// Relative to the median of their round, so that drift between rounds does not count.
     fn relative(&self) -> Vec<Vec<f64>> {
         let rounds = self.times.iter().map(Vec::len).min().unwrap_or(0);
         let medians: Vec<f64> = (0..rounds)
@@ -156,7 +151,6 @@ impl PhaseScan {
     }
 }
 
-/// Measures the four kinds of writes until they differ, or cannot be distinguished.
 pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) -> Step<Contrast> {
     let size = unit.size().get();
     session.tell(&format!("testing {size} bytes from byte {}", unit.phase().get()));
@@ -189,20 +183,20 @@ pub(crate) fn contrast(session: &mut Session<'_>, how: Durable, unit: Boundary) 
 }
 
 impl Contrast {
-    /// Returns the least certain of the three differences, in standard deviations.
+    /// In standard deviations.
     pub(crate) fn weakest(&self) -> f64 {
         let [whole, others @ ..] = &self.times;
         others.iter().map(|times| deviate(whole, times)).fold(f64::INFINITY, f64::min)
     }
 
     fn is_proof(&self) -> bool {
-        // Writes half a unit from the boundaries must cost what other writes off them cost. If they are
-        // cheaper, the difference comes from the transfer, and the unit is smaller.
+        // Writes half a unit from the boundaries must cost what other writes off them cost: cheaper ones show a
+        // smaller unit.
         let [_, off, half, _] = &self.times;
         self.weakest() >= CERTAIN && deviate(half, off) < UNLIKE
     }
 
-    /// Returns how many times as long a write off the boundaries takes, by the medians.
+    /// By the medians.
     pub(crate) fn ratio(&self) -> f64 {
         let [whole, off, ..] = &self.times;
         median(off) / median(whole)

@@ -1,7 +1,7 @@
 //! A probe in progress: the target, the remaining budget, and where the next request goes.
 //!
-//! Every request of a probe is sent here. Nothing is written that was not prepared, nothing outside the
-//! regions, and nothing beyond the budget.
+//! Every request of a probe is sent here. Nothing is written that was not prepared, nothing outside the regions, and
+//! nothing beyond the budget.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,6 @@ pub(crate) enum Durable {
     Fua,
 }
 
-/// A write to be measured: its kind (`arm`) and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shot {
     pub(crate) arm: usize,
@@ -46,16 +45,13 @@ pub(crate) struct Session<'a> {
     began: Time,
     pub(crate) written: u64,
     pub(crate) requests: u64,
-    /// The runs of whole slots: the first byte of each run, and its number of slots.
     runs: Vec<(u64, u64)>,
-    /// All slots of the window, in order.
     window: Vec<u64>,
     /// The slots in use, in random order, and the index of the next one.
     slots: Vec<u64>,
     next: usize,
-    /// Those of them after which the next 128 KiB are prepared too.
+    /// The next 128 KiB after these are prepared too.
     followed: Vec<u64>,
-    /// Every slot in use is prepared.
     prepared: bool,
 }
 
@@ -117,7 +113,6 @@ impl<'a> Session<'a> {
         self.followed.get(index).copied()
     }
 
-    /// Restricts the slots in use to `count` neighbours within the window, and prepares them.
     pub(crate) fn narrow(&mut self, count: usize) -> Step<()> {
         let count = count.min(self.window.len());
         let first = self.random.below((self.window.len() - count) as u64 + 1);
@@ -126,8 +121,8 @@ impl<'a> Session<'a> {
         self.settle(SLOT)
     }
 
-    /// Spreads `count` slots over up to [`SPREAD`], and prepares each with the slot after it. Caches that
-    /// track pieces larger than a slot then fill after fewer writes.
+    /// Spreads `count` slots over up to [`SPREAD`], and prepares each with the slot after it. Caches that track
+    /// pieces larger than a slot then fill after fewer writes.
     pub(crate) fn spread(&mut self, count: usize) -> Step<()> {
         let all: u64 = self.runs.iter().map(|run| run.1).sum();
         let over = all.min(SPREAD);
@@ -170,7 +165,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Sends a request, waits for its completion and returns the seconds it took.
     pub(crate) fn one(&mut self, operation: Operation, offset: u64, length: u64) -> Step<f64> {
         let sent = self.surface.now();
         self.send(operation, offset, length)?;
@@ -250,13 +244,11 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Returns a random offset below 64 KiB, of whole sectors, that lies on a boundary of `unit` or, if
-    /// `aligned` is false, on none.
+    /// Returns a random offset below 64 KiB, of whole sectors, on a boundary of `unit` or on none.
     pub(crate) fn phase(&mut self, unit: Boundary, aligned: bool) -> u64 {
         self.phase_within(unit, aligned, LARGEST_UNIT)
     }
 
-    /// As `phase`, but below `range`.
     pub(crate) fn phase_within(&mut self, unit: Boundary, aligned: bool, range: u64) -> u64 {
         let places = (0..range / self.logical).map(|index| index * self.logical);
         let fit: Vec<u64> =
@@ -266,7 +258,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The boundaries at `phase` and every `size` bytes after it.
 pub(crate) fn boundary(size: u64, phase: u64) -> Boundary {
     Boundary::new(ByteCount::new(size), ByteCount::new(phase)).expect("at least a logical sector")
 }
@@ -282,7 +273,7 @@ fn span(offset: u64, length: u64) -> Option<Span> {
     Span::new(ByteOffset::new(offset), ByteCount::new(length))
 }
 
-/// Returns the whole slots in the regions as runs: the first byte and the number of slots of each.
+/// As the first byte and the number of slots of each.
 fn runs(capacity: ByteCount, budget: &Budget) -> Vec<(u64, u64)> {
     let regions = match &budget.regions {
         Some(regions) => regions.clone(),
@@ -296,7 +287,7 @@ fn runs(capacity: ByteCount, budget: &Budget) -> Vec<(u64, u64)> {
     regions.iter().filter_map(whole).collect()
 }
 
-/// Returns a window of slots at a random place in the runs, in random order.
+/// At a random place in the runs, in random order.
 fn window(runs: &[(u64, u64)], random: &mut SplitMix64) -> Vec<u64> {
     let all: u64 = runs.iter().map(|run| run.1).sum();
     let count = all.min(WINDOW);

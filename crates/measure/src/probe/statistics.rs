@@ -1,11 +1,11 @@
 //! Statistics that outliers, drift and unusual distributions do not distort.
 
-/// Returns the median of times. NaN without any, so that every comparison with it fails.
+/// NaN without any values, so that every comparison fails.
 pub(crate) fn median(values: &[f64]) -> f64 {
     crate::bench::median(values).unwrap_or(f64::NAN)
 }
 
-/// Returns the value below which `share` of the others lie, interpolated; NaN for no values.
+/// Interpolated; NaN for no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -21,8 +21,8 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 
-/// Returns the Mann-Whitney test as a standard normal deviate: above zero if `high` tends to be above `low`.
-/// Ties count half; leaving their effect out of the variance makes the test more conservative.
+/// The Mann-Whitney test as a standard normal deviate: above zero if `high` tends to be above `low`. Ties count half;
+/// leaving their effect out of the variance makes the test more conservative.
 pub(crate) fn deviate(low: &[f64], high: &[f64]) -> f64 {
     if low.is_empty() || high.is_empty() {
         return 0.0;

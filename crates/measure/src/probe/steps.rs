@@ -1,5 +1,4 @@
-//! The order of the measurements: from cheap to expensive, each using the results of those before it; and how
-//! the drive handles partly written units, once the unit is known.
+//! The order of the measurements, from cheap to expensive; and how the drive handles partly written units.
 
 use straddle_units::io::{Nanos, Operation};
 use straddle_units::{Boundary, ByteCount};
@@ -54,7 +53,7 @@ pub fn probe(
 struct Probe<'a> {
     session: Session<'a>,
     survey: Survey,
-    /// The survey repeated with whole units, once the unit is known.
+    /// Repeated with whole units, once the unit is known.
     aligned: Survey,
     how: Option<Durable>,
     series: Series,
@@ -171,7 +170,7 @@ impl Probe<'_> {
         if settled { Ok(found) } else { self.sustain(&found.why) }
     }
 
-    /// Looks for the unit by sustained writes. `reason` says why single writes could not show it.
+    /// `reason` says why single writes could not show the unit.
     fn sustain(&mut self, reason: &str) -> Result<Finding<Boundary>, TargetError> {
         let spent = match within(self.series())? {
             Ok(()) => "sustained writes cost the same at every offset",
@@ -307,7 +306,6 @@ impl Probe<'_> {
         Finding::of(boundary(self.session.logical, 0), confidence, why)
     }
 
-    /// Returns how many seconds longer a durable write of one logical sector takes than a read of one.
     fn excess(&mut self, how: Durable) -> Step<f64> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let places: Vec<(u64, u64)> = (0..COMPARED)
@@ -382,8 +380,7 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     Ok(Finding::of(RmwCost { when, one, two }, Confidence::High, why))
 }
 
-/// Determines how long half a unit waits for the other: the longest delay at which a flush after both halves
-/// costs no more than after a whole unit.
+/// The longest delay at which a flush after both halves of a unit costs no more than after a whole one.
 pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f64>> {
     session.tell("checking how long the drive waits for the rest of a partly written unit");
     let size = unit.size().get();
@@ -414,8 +411,8 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     Ok(Finding::of(longest, Confidence::Medium, why))
 }
 
-/// Returns the median seconds of a write plus the flush after it. With a delay, the write is that of the
-/// second half of a unit, which follows the first half after the delay.
+/// The median of a write plus its flush. With a delay, the write is that of the second half of a unit, which follows
+/// the first half after the delay.
 fn after_flush(session: &mut Session<'_>, unit: Boundary, delay: Option<f64>, length: u64) -> Step<f64> {
     let places: Vec<u64> = (0..COUNT).map(|_| session.slot() + session.phase(unit, true)).collect();
     let spans: Vec<(u64, u64)> = places.iter().map(|&place| (place, unit.size().get())).collect();

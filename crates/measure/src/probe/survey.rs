@@ -1,7 +1,7 @@
-//! Measures requests of each kind, before anything is known of the drive, and the rotation: whatever a drive does
-//! at one sector completes when that sector comes round, so the times between completions of durable writes to
-//! it are whole revolutions, even with random pauses in between. If writes do not wait for the medium, reads of
-//! one sector show the same, provided that the read cache no longer holds it.
+//! Measures requests of each kind, before anything is known of the drive, and the rotation: whatever a drive does at
+//! one sector completes when that sector comes round, so durable writes to it complete whole revolutions apart, even
+//! with random pauses in between. If writes do not wait for the medium, reads of one sector that the read cache no
+//! longer holds show the same.
 
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
@@ -12,8 +12,8 @@ use crate::probe::statistics::{count, median, quantile};
 
 /// Requests per kind; twice as many reads.
 const COUNT: usize = 12;
-/// Seconds between writes to a disk: the idle time empties a cache that a flush does not, so that no write
-/// waits for room.
+/// Seconds between writes to a disk: idle time empties a cache that a flush does not, so that no write waits for
+/// room.
 const REST: f64 = 0.6;
 const SIZE: u64 = 16_384;
 /// Seconds that a read from a platter takes at least: under half a revolution of the fastest disk.
@@ -22,11 +22,9 @@ pub(crate) const MECHANICAL: f64 = 0.0015;
 /// Seconds of single requests of each kind at random places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
-    /// Reads of one logical sector.
     pub(crate) read: Vec<f64>,
     /// Writes that may stay in the cache, each to an empty cache.
     pub(crate) plain: Vec<f64>,
-    /// Writes including the flush after them.
     pub(crate) flushed: Vec<f64>,
     pub(crate) fua: Vec<f64>,
 }
@@ -73,15 +71,14 @@ fn writes(session: &mut Session<'_>, survey: &mut Survey, places: &[(u64, u64)])
 }
 
 impl Survey {
-    /// Returns what makes writes wait for the medium. FUA is preferred: a flush may be satisfied elsewhere
-    /// than at the write's own place.
+    /// What makes writes wait for the medium; rather FUA, because a flush may be satisfied elsewhere than at the
+    /// write's place.
     pub(crate) fn durable(&self) -> Option<Durable> {
         let waits = |times: &[f64]| {
             if !self.is_mechanical() {
                 return median(times) > 3.0 * self.cached();
             }
-            // Waiting for a sector to come round takes a different time on every request, a slow link the
-            // same.
+            // Waiting for a sector takes a different time on every request, a slow link the same.
             let read = median(&self.read);
             let spread = quantile(times, 0.75) - quantile(times, 0.25);
             median(times) > read / 4.0 && spread > read / 20.0
@@ -89,8 +86,7 @@ impl Survey {
         if waits(&self.fua) { Some(Durable::Fua) } else { waits(&self.flushed).then_some(Durable::Flush) }
     }
 
-    /// Returns the seconds of a write into the cache. The first quartile leaves out writes that had to wait
-    /// for the medium after all.
+    /// Seconds; the first quartile leaves out writes that had to wait for the medium after all.
     pub(crate) fn cached(&self) -> f64 {
         quantile(&self.plain, 0.25)
     }
@@ -105,14 +101,13 @@ const INTERVALS: usize = 24;
 const PERIODS: (f64, f64) = (0.003, 0.025);
 /// A fitting period below this share of the longest one is taken as a fraction of it.
 const BESIDE: f64 = 0.75;
-/// The longest pause, in seconds.
 const LONGEST_PAUSE: f64 = 0.025;
 /// The coherence of a rotation is 1; that of a random series rarely exceeds 0.7.
 const COHERENT: f64 = 0.85;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Series {
-    /// Seconds per revolution, if a period was found.
+    /// Seconds per revolution.
     pub(crate) period: Option<f64>,
     /// How well the period fits, 0 to 1.
     pub(crate) coherence: f64,
@@ -131,8 +126,7 @@ pub(crate) fn by_writes(session: &mut Session<'_>, how: Durable) -> Step<Series>
     Ok(series(&ends))
 }
 
-/// Measures by reads of one sector, with enough others between them that it is read from the medium again.
-/// `usual` is the seconds of a read from the medium.
+/// With enough reads of other sectors in between that one is read from the medium again, in `usual` seconds.
 pub(crate) fn by_reads(session: &mut Session<'_>, usual: f64) -> Step<Series> {
     let slot = session.slot();
     for others in [8, 32, 128] {
@@ -164,7 +158,7 @@ fn series(ends: &[u64]) -> Series {
     Series { period: (coherence >= COHERENT).then_some(period), coherence }
 }
 
-/// Returns the longest period of which the intervals are whole multiples, and how well it fits.
+/// The longest period of which the intervals are whole multiples, and how well it fits.
 fn period(intervals: &[f64]) -> (f64, f64) {
     let longest = intervals.iter().copied().fold(PERIODS.1, f64::max);
     // The phase of the longest interval changes by a twentieth of a revolution per candidate.
@@ -187,8 +181,8 @@ fn period(intervals: &[f64]) -> (f64, f64) {
     refined.max_by(|left, right| left.1.total_cmp(&right.1)).unwrap_or((0.0, 0.0))
 }
 
-/// Returns the period near `rough` that fits most intervals: the time by which they differ, per revolution by
-/// which they differ. If each write goes to the next sector of a log, all are longer by that sector.
+/// The period near `rough` that fits most intervals: the time by which they differ, per revolution by which they
+/// differ. If each write goes to the next sector of a log, all are longer by that sector.
 fn refined(intervals: &[f64], rough: f64) -> f64 {
     let turns = |interval: &f64| (interval / rough).round();
     let pairs = intervals.iter().enumerate().flat_map(|(index, one)| {
@@ -199,7 +193,7 @@ fn refined(intervals: &[f64], rough: f64) -> f64 {
     if slopes.is_empty() { rough } else { median(&slopes) }
 }
 
-/// Returns the mean of all intervals taken as angles of the period: 1 if they are whole multiples.
+/// The mean of all intervals as angles of the period: 1 if they are whole multiples.
 fn coherence(intervals: &[f64], period: f64) -> f64 {
     let angle = |interval: &f64| std::f64::consts::TAU * interval / period;
     // Only the component along zero counts, so that multiples plus a constant do not fit.

@@ -1,10 +1,10 @@
 //! Sustained writes without a flush: a full cache shows what it hides otherwise.
 //!
-//! Once the cache is full, a write takes as long as the medium does. Two kinds of series show the unit.
-//! *Straddling*: writes of two logical sectors, one on either side of a point, change one unit, or two if the
-//! point is a boundary. They write few bytes, so that even a large cache can be filled. *Covering*: writes of
-//! the size of a unit at each phase, as in the phase scan. Series of the different kinds take turns, and only
-//! the end of each is measured: on a disk, a write waits for one that came a cache's depth before it.
+//! Once the cache is full, a write takes as long as the medium does. Two kinds of series show the unit. *Straddling*:
+//! writes of two logical sectors, one on either side of a point, change one unit, or two if the point is a boundary.
+//! Their few bytes can fill even a large cache. *Covering*: writes of the size of a unit at each phase, as in the
+//! phase scan. Series of different kinds take turns, and only the end of each is measured: on a disk, a write waits
+//! for one that came a cache's depth before it.
 
 mod pairs;
 mod runs;
@@ -26,20 +26,18 @@ const WARMING: usize = 5;
 const AGREE: f64 = 1.2;
 /// Writes after which the cache is examined, one after another until it is full.
 const LENGTHS: [usize; 5] = [512, 1024, 2048, 4096, 8192];
-/// Writes that are averaged while the cache fills.
 const CHUNK: usize = 16;
 /// Writes per series on flash: several times the several hundred units that it programs at a time.
 const BLOCK: usize = 1536;
 /// Writes after which a read is sent, if a drive keeps up with every write: it waits for the drive.
 const READ_EACH: usize = 8;
-/// Writes measured at the end of a series on a disk.
 const MEASURED: usize = 256;
 /// The ratio from which a series is slower. Two units or sector reads instead of one give 1.5 or 2.
 const SLOWER: f64 = 1.3;
 /// The least ratio in a proof between every slow series and every fast one.
 const APART: f64 = 1.15;
-/// Rounds of a comparison, and of a proof by straddling writes: that exactly eight given series of sixteen
-/// are the slower ones happens by chance once in 13000 times.
+/// Rounds of a comparison, and of a proof by straddling writes: that exactly eight given series of sixteen are the
+/// slower ones happens by chance once in 13000 times.
 const ROUNDS: usize = 2;
 const PROVED: usize = 4;
 /// The fewest writes of whole units whose time says anything.
@@ -64,8 +62,8 @@ pub struct Sustained {
     pub half: Vec<f64>,
     /// If units are covered, series of writes that are one logical sector short: slow.
     pub short: Vec<f64>,
-    /// After straddling series: the seconds per write of whole units, on their boundaries and off them;
-    /// `None` if too little was left to write, or the drive kept up with its host.
+    /// After straddling series: the seconds per write of whole units, on their boundaries and off them; `None` if too
+    /// little was left to write, or the drive kept up with its host.
     pub whole: Option<[f64; 2]>,
 }
 
@@ -84,21 +82,18 @@ enum Places {
     Next,
 }
 
-/// How the place and the write lie to each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Placing {
     /// The write begins there, in the first 64 KiB of a slot.
     Within,
     /// The write begins anywhere in a slot, and may continue into the next one.
     Wide,
-    /// The place is the middle of the write.
     Over,
 }
 
 pub(crate) struct Search<'a, 'b> {
     session: &'a mut Session<'b>,
     mechanical: bool,
-    /// Requests in flight.
     depth: usize,
     /// Seconds of a write while the cache has room.
     unhindered: f64,
@@ -107,7 +102,6 @@ pub(crate) struct Search<'a, 'b> {
     /// Writes per series, and how many of them are skipped before measuring.
     length: usize,
     skipped: usize,
-    /// A flush ends each series.
     flushes: bool,
     /// The next place in sequence, and where its slot ends.
     next: u64,
@@ -119,8 +113,7 @@ pub(crate) struct Search<'a, 'b> {
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// Creates a search and prepares its arena. `cached` is the time of a single write that need not wait, in
-    /// seconds.
+    /// `cached` is the seconds of a single write that need not wait.
     pub(crate) fn new(session: &'a mut Session<'b>, mechanical: bool, cached: f64) -> Step<Self> {
         session.tell("preparing sustained writes");
         if mechanical {
@@ -128,8 +121,7 @@ impl<'a, 'b> Search<'a, 'b> {
         } else {
             session.narrow(ARENA[1])?
         }
-        // A disk that takes one write at a time fills its cache as fast as it can. Flash needs many to be
-        // busy.
+        // A disk that takes one write at a time fills its cache as fast as it can. Flash needs many to be busy.
         let depth = if mechanical { 1 } else { 32 };
         Ok(Self {
             session,
@@ -194,9 +186,8 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof)
     }
 
-    /// Measures the seconds per write of whole units on their boundaries and off them, with what is left to
-    /// write. Writes across a boundary (`across`) change as many units as those off the boundaries, and stand
-    /// for them if little is left.
+    /// With what is left to write: whole units on their boundaries and off them. Writes across a boundary (`across`)
+    /// change as many units as those off the boundaries, and stand for them if little is left.
     fn whole(&mut self, unit: Boundary, across: f64) -> Step<Option<[f64; 2]>> {
         let size = unit.size().get();
         let most = usize::try_from(self.session.left() / size).unwrap_or(usize::MAX);
@@ -265,8 +256,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Finds a unit up to 4096 bytes, or two sectors if those are larger, wherever it begins, by covering
-    /// writes of that size at each phase.
+    /// Finds a unit up to 4096 bytes, or two sectors if larger, wherever it begins.
     pub(crate) fn covering(&mut self) -> Step<Option<Sustained>> {
         let logical = self.session.logical;
         let covered = COVERED.max(2 * logical);
@@ -278,8 +268,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut limit = 0.0;
         for _ in 0..ROUNDS {
             for (time, index) in times.iter_mut().zip(0..) {
-                // Keep the faster of two: a drive that still has old writes to do far away is slower for a
-                // while.
+                // Keep the faster of two: old writes that are still to be done far away slow a drive for a while.
                 if *time > limit {
                     let places = Places::On(boundary(covered, index * logical));
                     *time = self.series(Kind::within(places, covered))?.min(*time);
@@ -319,7 +308,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Writes single sectors until the cache is full; returns whether it became full.
+    /// Returns whether the cache became full.
     fn fill(&mut self) -> Step<bool> {
         let logical = self.session.logical;
         if self.before.is_some() {
@@ -353,7 +342,6 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(false)
     }
 
-    /// Returns the kind for two logical sectors over a point.
     fn over(&self, places: Places) -> Kind {
         Kind { places, length: 2 * self.session.logical, placing: Placing::Over }
     }
@@ -365,13 +353,13 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(if self.reading { mean(&reads[skipped / READ_EACH..]) } else { slope(&ends[skipped..]) })
     }
 
-    /// Writes `length` times; returns when each write completed, in nanoseconds.
+    /// Returns when each write completed, in nanoseconds.
     fn write(&mut self, kind: Kind, length: usize) -> Step<Vec<u64>> {
         Ok(self.send(kind, length, false)?.0)
     }
 
-    /// Writes `length` times, with reads among the writes if `reading`; returns when each write completed, in
-    /// nanoseconds, and the seconds of each read.
+    /// With reads among the writes if `reading`; returns when each write completed, in nanoseconds, and the seconds
+    /// of each read.
     fn send(&mut self, kind: Kind, length: usize, reading: bool) -> Step<(Vec<u64>, Vec<f64>)> {
         if kind.length * length as u64 > self.session.left() {
             return Err(Halt::Written);
@@ -456,7 +444,7 @@ impl Sustained {
         slow.iter().copied().fold(f64::INFINITY, f64::min) > APART * slowest
     }
 
-    /// Returns the seconds of the series that should be fast, and of those that should be slow.
+    /// The seconds of the series that should be fast, and of those that should be slow.
     fn sides(&self) -> (Vec<f64>, Vec<f64>) {
         let (mut fast, mut slow) = (self.cheap.clone(), self.dear.clone());
         if self.straddling { &mut fast } else { &mut slow }.extend(&self.half);
@@ -475,8 +463,8 @@ impl Sustained {
     }
 }
 
-/// Returns the seconds per write from the times of completion: the slope of the least-squares line, which
-/// bursts at either end distort less than the mean.
+/// The slope of the least-squares line through the times of completion, which bursts at either end distort less than
+/// the mean.
 fn slope(ends: &[u64]) -> f64 {
     let middle = (count(ends.len()) - 1.0) / 2.0;
     let begun = ends.first().copied().unwrap_or(0);
@@ -489,8 +477,7 @@ fn slope(ends: &[u64]) -> f64 {
     product / square
 }
 
-/// Returns the unit, up to the size of the pattern, whose boundaries are exactly where the pattern is cheap,
-/// if there is one.
+/// The unit, up to the size of the pattern, whose boundaries are exactly where the pattern is cheap.
 fn pattern(cheap: &[bool], step: u64) -> Option<Boundary> {
     let fits = |unit: &Boundary| {
         cheap.iter().zip(0..).all(|(cheap, index)| unit.is_aligned(ByteOffset::new(index * step)) == *cheap)

@@ -57,7 +57,6 @@ fn unseen(path: &Path, source: impl Into<Box<dyn Error + Send + Sync>>) -> AreaE
     AreaError::Look { path: path.to_owned(), source: source.into() }
 }
 
-/// The gaps between the partitions of a disk, within the range that its table allows.
 pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let path = &opened.path;
     let mut target = examine(opened)?;
@@ -91,8 +90,8 @@ fn gaps(stack: &Stack, target: &Target) -> Vec<Span> {
     stack.free(target.size).into_iter().flat_map(|free| free.gaps(kept.iter().copied())).collect()
 }
 
-/// Pieces of the `given` spans, evenly spread, each starting and ending at a multiple of the grain: `regions`
-/// of them with `bytes` bytes together, or fewer where there is less; all of the spans for 0 regions.
+/// Evenly spread pieces of the `given` spans, each starting and ending at a multiple of the grain: `regions` of them
+/// with `bytes` bytes together, or fewer where there is less; all of the spans for 0 regions.
 pub(crate) fn spread(given: &[Span], regions: u32, bytes: u64) -> Vec<Span> {
     let Some(grain) = Boundary::multiples_of(ByteCount::new(GRAIN)) else { return Vec::new() };
     let trimmed: Vec<Span> = given

@@ -1,5 +1,4 @@
-//! Conditions under which the figures of a measurement may be misleading. A warning is given only for a
-//! condition that was observed, and says what was observed.
+//! Conditions that were observed and under which figures may be misleading.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -49,8 +48,7 @@ struct Conditions<'a> {
     measured: &'a Measured,
 }
 
-/// Whether this is a thin volume of LVM: on the internal device of its pool, to whose UUID LVM appends
-/// `-tpool` (`lib/activate/dev_manager.c`).
+/// The internal device of an LVM pool has a UUID that ends in `-tpool` (`lib/activate/dev_manager.c`).
 fn is_thin(folder: &Path) -> bool {
     let below = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
     below
@@ -248,9 +246,8 @@ impl Conditions<'_> {
     }
 }
 
-/// The size of the blocks in which the page cache of a block device works: the largest power of two, from the
-/// logical sector to a page, that divides the device's size (`set_init_blocksize` in the kernel's
-/// block/bdev.c).
+/// The block size of a block device's page cache: the largest power of two, from the logical sector to a page, that
+/// divides the device's size (`set_init_blocksize` in the kernel's block/bdev.c).
 fn soft_block_size(size: u64, logical: u64) -> u64 {
     let mut block = if logical.is_power_of_two() { logical.max(512) } else { 512 };
     while block < PAGE && size & block == 0 {
@@ -259,8 +256,7 @@ fn soft_block_size(size: u64, logical: u64) -> u64 {
     block
 }
 
-/// The number of reads, writes and flushes that a device has completed. The fields are those of the kernel's
-/// Documentation/block/stat.rst.
+/// Reads, writes and flushes; the fields are those of the kernel's Documentation/block/stat.rst.
 fn completed(stat: &str) -> u64 {
     let words: Vec<u64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     [0, 4, 15].iter().filter_map(|index| words.get(*index)).sum()

@@ -1,15 +1,14 @@
 //! Stores the previous contents of a target in a file elsewhere until the measurement is over.
 //!
-//! Nothing of the target is written before the journal holds it durably ([`Kept`] is the proof, made here
-//! only), and a journal is removed only when the target has been seen to hold its previous contents. A
-//! journal that fails its checks is not used.
+//! Nothing of the target is written before the journal holds it durably ([`Kept`] is the proof, made here only), and
+//! a journal is removed only when the target has been seen to hold its previous contents. A journal that fails its
+//! checks is not used.
 //!
-//! A journal is one file, which is locked (flock) while its run lasts. It begins with a [`Header`] of
-//! [`HEADER`] bytes. Each area follows: a [`SavedArea`] of [`LINE`] bytes, and what was read there. Both are
-//! a line of JSON and a line with its SHA-256, padded with blanks. The lines of areas are written when all
-//! else is durable, so an area is in the journal as soon as its line is. Lines are sectors, which are not
-//! torn. The journal ends where zeroes, or nothing, are in the place of a line. Without any area, it was
-//! never used.
+//! A journal is one file, which is locked (flock) while its run lasts. It begins with a [`Header`] of [`HEADER`]
+//! bytes. Each area follows: a [`SavedArea`] of [`LINE`] bytes, and what was read there. Both are a line of JSON and
+//! a line with its SHA-256, padded with blanks. An area's line is written when all else is durable; lines are
+//! sectors, which are not torn. The journal ends where zeroes, or nothing, are in the place of a line. Without any
+//! area, it was never used.
 
 mod restore;
 
@@ -40,7 +39,6 @@ const SUFFIX: &str = ".journal";
 /// A path may be as long as 4096 bytes, and longer in JSON.
 const HEADER: u64 = 16384;
 const LINE: u64 = 512;
-/// Bytes that are read or written at a time.
 const CHUNK: ByteCount = ByteCount::new(1 << 20);
 
 /// Why a journal cannot be made or used.
@@ -70,11 +68,9 @@ straddle_units::error_kind! {
     Self::Open { source: OpenError::InUse { .. }, .. } => Refused,
 }
 
-/// Contents that were read from a target, and that no journal holds yet.
 #[derive(Default)]
 pub(crate) struct Pending(Vec<(Span, Memory)>);
 
-/// Contents that a journal holds durably.
 pub(crate) struct Kept(Vec<(Span, Memory)>);
 
 impl Pending {
@@ -108,7 +104,6 @@ struct Header {
     began_unix_seconds: u64,
 }
 
-/// A saved area. Every write to it writes the saved bytes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedArea {
@@ -276,7 +271,6 @@ impl Journal {
         }
     }
 
-    /// Adds what was read, durably.
     pub(crate) fn add(&mut self, pending: Pending) -> Result<Kept, JournalError> {
         let failed = |source| JournalError::Io { path: self.path.clone(), what: "write", source };
         if self.has_failed {
@@ -292,7 +286,7 @@ impl Journal {
         Ok(Kept(pending.0))
     }
 
-    /// Writes the areas, and their lines when these are durable. Returns where they end.
+    /// The lines are written when the areas are durable. Returns where they end.
     fn write(&self, pending: &Pending) -> io::Result<u64> {
         if pending.0.is_empty() {
             return Ok(self.end);
@@ -321,9 +315,8 @@ fn remove(path: &Path) -> Result<(), JournalError> {
     fs::remove_file(path).map_err(|source| JournalError::Io { path: path.to_owned(), what: "remove", source })
 }
 
-/// Returns the journals in `folder`, ordered by name; none if it does not exist. It may have files of other
-/// programs: only a file that begins as a journal does is one, or an empty one with its name, of a run that
-/// was killed at once.
+/// Returns the journals in `folder`, ordered by name; none if it does not exist. Other programs may have files there:
+/// a journal begins as one, or is empty and has the name of one, of a run that was killed at once.
 pub fn left(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -359,8 +352,8 @@ pub(crate) struct Unrestored {
     pub(crate) is_running: bool,
 }
 
-/// Finds a journal in `folder` whose target is what `path` names now. One without a readable header does not
-/// say which target it is of, and no run is refused for it.
+/// Finds a journal whose target is what `path` names now. Without a readable header, its target is unknown, and no
+/// run is refused for it.
 pub(crate) fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrestored>> {
     // A missing target is reported when it is opened.
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
@@ -377,7 +370,7 @@ pub(crate) fn unrestored(path: &Path, folder: &Path) -> io::Result<Option<Unrest
     Ok(None)
 }
 
-/// Reads `length` bytes of a journal from byte `at` on, or fewer at its end.
+/// Reads fewer bytes at the end.
 fn read(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     let mut done = 0;
@@ -392,14 +385,14 @@ fn is_end(line: &[u8]) -> bool {
     line.iter().all(|byte| *byte == 0)
 }
 
-/// An area of the target, and where its contents begin in the journal.
+/// Its contents begin at byte `at` of the journal.
 #[derive(Debug)]
 struct Area {
     span: Span,
     at: u64,
 }
 
-/// Reads the areas of a journal, and checks their contents: `InvalidData` if it is damaged.
+/// `InvalidData` if the journal is damaged.
 fn areas(file: &File, header: &Header) -> io::Result<Vec<Area>> {
     let length = file.metadata()?.len();
     let mut areas = Vec::new();

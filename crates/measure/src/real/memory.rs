@@ -18,7 +18,6 @@ impl Memory {
         Self { bytes, from, length }
     }
 
-    /// `length` incompressible bytes, generated from `seed`.
     pub(crate) fn random(length: usize, seed: u64) -> Self {
         let mut memory = Self::new(length);
         SplitMix64::new(seed).fill(memory.bytes_mut());

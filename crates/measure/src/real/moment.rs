@@ -12,8 +12,8 @@ pub fn format_moment(moment: SystemTime) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// Year, month and day of the day that is `days` after 1970-01-01. Years are counted from March, which puts
-/// the leap day last (Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
+/// Years are counted from March, which puts the leap day last (Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", civil_from_days).
 const fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

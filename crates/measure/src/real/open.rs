@@ -35,8 +35,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    /// Writing to free space, while other processes may use partitions of the device, but not the disk as a
-    /// whole. A file must have no user at all.
+    /// Writing to free space, while other processes may use partitions of the device, but not the whole disk. A file
+    /// must have no user at all.
     Share,
     /// Writing, while no other process may. A block device is claimed (`O_EXCL`).
     Claim,
@@ -79,17 +79,13 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
     pub(crate) kind: Kind,
-    /// Identifies the file or device, whatever its name.
     pub(crate) id: FileId,
     pub(crate) size: u64,
-    /// The smallest unit that can be read, in bytes.
     pub(crate) sector: u64,
     pub(crate) io: Io,
-    /// Locks that last as long as this.
     _claim: Claim,
 }
 
-/// The units that are tried, smallest first, in bytes.
 const UNITS: [u64; 4] = [512, 1024, 2048, 4096];
 
 impl Opened {
@@ -134,8 +130,7 @@ impl Opened {
                     let by = if uses.is_empty() { unknown() } else { uses.join("; ") };
                     OpenError::InUse { path: path.to_owned(), by }
                 }
-                // Another process holds a lease, as a session does; the kernel has asked it to release the
-                // file.
+                // Another process holds a lease, as a session does; the kernel has asked it to release the file.
                 Some(Errno::AGAIN) => {
                     OpenError::InUse { path: path.to_owned(), by: "another program has locked it".into() }
                 }
@@ -164,7 +159,6 @@ impl Opened {
         Ok(Self { path: path.to_owned(), file, kind, id, size, sector, io, _claim: claim })
     }
 
-    /// The current length of the file. The size of a device does not change.
     pub(crate) fn length(&self) -> u64 {
         match self.kind {
             Kind::Block => self.size,
@@ -172,8 +166,7 @@ impl Opened {
         }
     }
 
-    /// Whether the file still has its length. A write past the end of a file that was cut short would extend
-    /// it.
+    /// A write past the end of a file that was cut short would extend it.
     pub(crate) fn is_whole(&self) -> bool {
         self.length() >= self.size
     }
@@ -194,14 +187,13 @@ impl Drop for Opened {
     }
 }
 
-/// The size of a file or device, which `stat` does not report for a device.
 fn size(file: &File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     let mut at_end = file;
     at_end.seek(SeekFrom::End(0))
 }
 
-/// The smallest unit that can be read: 512 bytes through the page cache; for direct I/O, found by trying.
+/// 512 bytes through the page cache; for direct I/O, found by trying.
 fn unit(file: &File, size: u64, io: Io) -> io::Result<u64> {
     if io == Io::Buffered {
         return Ok(UNITS[0]);

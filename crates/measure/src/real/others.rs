@@ -1,8 +1,8 @@
-//! Other processes that open the target while it is written: they have to wait, where the kernel supports
-//! that, or are detected.
+//! Other processes that open the target while it is written: they have to wait, where the kernel supports that, or
+//! are detected.
 //!
-//! It asks the kernel and reads nothing of the target, which would fill its caches. A process that writes to
-//! a layer below the target, or to a part of the target, counts as one that writes to the target.
+//! It asks the kernel and reads nothing of the target, which would fill its caches. A process that writes to a layer
+//! below the target, or to a part of it, counts as one that writes to the target.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -66,10 +66,9 @@ impl Others {
         Ok(Self { queue, access, target, path, wrote: false })
     }
 
-    /// The users of the target, from before or after the watch began.
     fn users(&mut self) -> Vec<String> {
-        // To query the backing file of a loop device opens the device, which raises events, so they are read
-        // after. A process that opens the target from here on is found at the next look.
+        // Querying the backing file of a loop device opens the device, which raises events, so they are read after. A
+        // process that opens the target from here on is found at the next look.
         let machine = Machine::read(None);
         self.wrote |= self.events().contains(ReadFlags::CLOSE_WRITE);
         if self.access == Access::Share && self.target.file_type().is_block_device() {
@@ -79,8 +78,7 @@ impl Others {
         }
     }
 
-    /// Checks that no other process uses the target; the error says which. Processes that have opened and
-    /// closed it already count if they wrote.
+    /// The error names the other process. One that has opened and closed the target already counts if it wrote.
     fn check_alone(&mut self) -> Result<(), String> {
         let wrote = || "another program has opened it for writing".to_owned();
         match self.users().into_iter().next() {
@@ -122,7 +120,6 @@ impl Others {
 pub(crate) struct Lookout {
     /// They proceed, and are detected; `None` if they wait until the target is released.
     watched: Option<Others>,
-    /// When it began.
     pub(crate) began: SystemTime,
     /// The last time when no other process was detected.
     pub(crate) clear: SystemTime,

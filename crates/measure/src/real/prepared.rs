@@ -1,8 +1,7 @@
 //! A target made ready for a measurement: what may be written to it, and where.
 //!
-//! What may be written is found here, not named by the caller. A target whose contents are lost was created
-//! here, or was named by two paths that lead to the same file. That the caller's user gave both paths is the
-//! caller's to ensure.
+//! A target whose contents are lost was created here, or was named by two paths that lead to the same file. That the
+//! caller's user gave both paths is the caller's to ensure.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -96,7 +95,6 @@ impl Intent<'_> {
         }
     }
 
-    /// The areas that may be used, in ascending order and without overlap.
     fn areas(&self, opened: &Opened) -> Result<Vec<Span>, AreaError> {
         let whole = Span::first(ByteCount::new(opened.size));
         let regions = self.regions.unwrap_or(if opened.kind == Kind::Block { REGIONS } else { 1 });
@@ -151,8 +149,8 @@ impl Drop for Made {
     }
 }
 
-/// Opens and locks `path`, whose contents the user gives up by naming the target again. This checks only that
-/// both paths lead to the same file or device; the caller must take `again` from the user.
+/// The user gives up the contents by naming the target again. This checks only that both paths lead to the same file
+/// or device; the caller must take `again` from the user.
 fn given_up(path: &Path, again: &Path, io: Io) -> Result<Opened, OpenError> {
     let named = fs::metadata(again).ok().map(|found| FileId::of(&found));
     let is_same = |id| Some(id) == named;
@@ -163,8 +161,7 @@ fn given_up(path: &Path, again: &Path, io: Io) -> Result<Opened, OpenError> {
     if is_same(opened.id) { Ok(opened) } else { Err(OpenError::Replaced { path: path.to_owned() }) }
 }
 
-/// What the device `target`, or its partition that was named, claims of its sectors, from its start: an SSD's
-/// indirection unit, if reported, or the physical sector.
+/// Of the device, or its partition that was named, from its start: an SSD's indirection unit or the physical sector.
 fn claims(target: &straddle_device::Target, before: &Before) -> Claims {
     let topology = &target.topology;
     let unit =
@@ -199,8 +196,8 @@ enum Subject {
 }
 
 impl Prepared {
-    /// Opens the target, finds its areas and, where they are preserved, begins to save their contents. Once
-    /// `stop` is true, requests are refused.
+    /// Opens the target, finds its areas and, where they are preserved, begins to save their contents. Once `stop` is
+    /// true, requests are refused.
     pub fn open(intent: &Intent<'_>, stop: &Arc<AtomicBool>) -> Result<Self, SessionError> {
         let Intent { path, contents, settings, ref journals, .. } = *intent;
         let unknown = |source| SessionError::Journals { folder: journals.clone(), source };
@@ -223,8 +220,7 @@ impl Prepared {
         };
         let regions = intent.areas(&opened)?;
         let before = Before::look(&opened);
-        // Before the session begins, as opening the device would look like another process. A file makes no
-        // claims.
+        // Before the session begins, as opening the device would look like another process.
         let examined = if opened.kind == Kind::Block { area::examine(&opened).ok() } else { None };
         let claims = examined.as_ref().map_or_else(Claims::default, |target| claims(target, &before));
         let notes = before.notes_on_file(&opened);

@@ -1,8 +1,8 @@
 //! Many requests at a time: io_uring.
 //!
-//! The only module of the crate with `unsafe`. The kernel reads and writes the ring's memory while a request
-//! is in flight. So the ring owns that memory, nothing else reads it meanwhile, and neither is freed before
-//! every request has completed.
+//! The only module of the crate with `unsafe`. The kernel reads and writes the ring's memory while a request is in
+//! flight. So the ring owns that memory, nothing else reads it meanwhile, and neither is freed before every request
+//! has completed.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -16,7 +16,6 @@ use straddle_units::io::Operation;
 
 use crate::real::memory::Memory;
 
-/// A place in memory: the index of the piece, the first byte, and the number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) piece: usize,
@@ -125,8 +124,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Waits for the next request; returns its id and the number of bytes or the error. `None` if there is
-    /// none.
+    /// Returns the id of the next request and the number of bytes or the error; `None` if there is none.
     pub(crate) fn wait(&mut self) -> io::Result<Option<(u64, io::Result<u32>)>> {
         loop {
             if let Some(done) = self.ring.completion().next() {
@@ -147,8 +145,8 @@ impl Ring {
         (self.in_flight == 0).then_some(&self.memory)
     }
 
-    /// Waits until no request is in flight; `of` receives the id and result of each. Fails if the ring itself
-    /// is broken; the kernel ends its requests when it is closed.
+    /// `of` receives the id and result of each request. Fails if the ring itself is broken; the kernel ends its
+    /// requests when it is closed.
     pub(crate) fn drain(&mut self, mut of: impl FnMut(u64, io::Result<u32>)) -> io::Result<()> {
         loop {
             match self.wait() {
@@ -164,8 +162,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let _ = self.drain(|_, _| {});
-        // The kernel frees a ring some time after its process ends; until then the device would appear in
-        // use.
+        // The kernel frees a ring some time after its process ends, and the device would appear in use until then.
         let _ = self.ring.submitter().unregister_files();
         if self.in_flight > 0 {
             // The kernel may still write to this memory.

@@ -1,13 +1,12 @@
 //! Writes to a target whose contents are preserved.
 //!
-//! Such a target is written only through a [`Session`], and only with the bytes that were read from it. A
-//! session requires a claimed target, a durable journal of the contents to be overwritten, and a watch for
-//! other processes, which is checked before each request. It ends with a comparison, and removes its journal
-//! if nothing differs.
+//! Such a target is written only through a [`Session`], and only with the bytes that were read from it. A session
+//! requires a claimed target, a durable journal of the contents to be overwritten, and a watch for other processes,
+//! which is checked before each request. It ends with a comparison, and removes its journal if nothing differs.
 //!
-//! Where the kernel makes other processes wait before they can open the target (a lease on a file), nothing
-//! that they write can be lost. Elsewhere they may write while a request is in flight: [`Verdict`] says
-//! since when, and how many bytes may be lost at most.
+//! Where the kernel makes other processes wait before they can open the target (a lease on a file), nothing that they
+//! write can be lost. Elsewhere they may write while a request is in flight: [`Verdict`] says since when, and how
+//! many bytes may be lost at most.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,20 +68,17 @@ fn unrestored(journal: &Path, is_running: bool) -> String {
 
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
-    /// From when on it may have written.
     since: SystemTime,
     noticed: SystemTime,
     seen: Seen,
 }
 
-/// A target that is written only with its own contents.
 pub(crate) struct Session {
     real: Real,
     journal: Journal,
     lookout: Lookout,
     disturbed: Option<Disturbance>,
     largest: u64,
-    /// The areas that may be prepared.
     areas: Vec<Span>,
     /// The holes in them, before anything was read or written.
     holes: Vec<Span>,
@@ -117,9 +113,8 @@ impl Session {
         Ok(Self { real, journal, lookout, disturbed: None, largest: 0, areas, holes })
     }
 
-    /// Makes the holes again that zeroes were written into: a write of what is read from a hole allocates
-    /// space. The contents have just been compared. Where the file system cannot, or another process has
-    /// come, the zeroes stay.
+    /// A write of what is read from a hole allocates space. The contents have just been compared. Where the file
+    /// system cannot make holes, or another process has come, the zeroes stay.
     fn make_holes(&mut self) {
         for hole in std::mem::take(&mut self.holes) {
             for part in self.real.zeroes(hole) {
@@ -150,8 +145,7 @@ impl Session {
         false
     }
 
-    /// Compares the contents with those that were kept, and unlocks the target. Returns the measured target,
-    /// and what other processes did.
+    /// Returns the measured target, and what other processes did.
     pub(crate) fn end(mut self) -> Result<(Real, Verdict), SessionError> {
         let journal = self.journal.path.clone();
         let changed = self.real.changed().map_err(|source| {
@@ -299,7 +293,6 @@ impl Surface for Session {
     }
 }
 
-/// The error of what the first of `spans` stands for.
 fn failed(spans: &[Span], error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TargetError {
     let first = spans.first().copied().unwrap_or(Span::first(ByteCount::ZERO));
     let request = Request::new(0, Operation::Read, first.start(), first.len());

@@ -79,14 +79,12 @@ pub(crate) struct Real {
     unwritten: Option<io::Error>,
 }
 
-/// The unit in which differences are reported.
 const SECTOR: usize = 512;
-/// Bytes that are read at once when contents are read or compared.
 const CHUNK: usize = 1 << 20;
 
 impl Real {
-    /// Sets up the engine for `opened`, which takes requests after [`with`](Self::with). Once `stop` is true,
-    /// they are refused ([`TargetError::Interrupted`]).
+    /// Takes requests after [`with`](Self::with). Once `stop` is true, they are refused
+    /// ([`TargetError::Interrupted`]).
     pub(crate) fn new(
         opened: Opened,
         title: String,
@@ -117,7 +115,6 @@ impl Real {
         })
     }
 
-    /// Makes it ready for requests. Its time begins.
     pub(crate) fn with(mut self, writes: Writes) -> Self {
         self.only_read = matches!(writes, Writes::Nothing);
         self.kept = matches!(writes, Writes::Kept(_));
@@ -142,8 +139,7 @@ impl Real {
         self.requests.len() as u64
     }
 
-    /// Whether every byte that was read beforehand is zero. A drive may answer for discarded or never written
-    /// sectors without reading its medium.
+    /// A drive may answer for discarded or never written sectors without reading its medium.
     pub(crate) fn is_blank(&self) -> bool {
         self.kept
             && self.memory().is_some_and(|memory| {
@@ -151,7 +147,6 @@ impl Real {
             })
     }
 
-    /// Returns the parts of `span` that are kept and were read as zeroes.
     pub(crate) fn zeroes(&self, span: Span) -> Vec<Span> {
         let pieces = if self.kept { self.memory().unwrap_or_default() } else { &[] };
         let part = |(area, piece): (&Span, &Memory)| {
@@ -163,8 +158,7 @@ impl Real {
         self.areas.iter().zip(pieces).filter_map(part).collect()
     }
 
-    /// Returns where the areas differ from what was read from them, in ascending order. Another program has
-    /// made each difference, and none is reverted.
+    /// In ascending order. Another program has made each difference, and none is reverted.
     pub(crate) fn changed(&mut self) -> Result<Vec<Span>, RealError> {
         self.drain();
         let on_their_way = || RealError::OnTheirWay;
@@ -192,7 +186,6 @@ impl Real {
         Ok(changed)
     }
 
-    /// Takes the first error of a write or flush that was sent: the medium may lack what a cache holds.
     pub(crate) fn take_unwritten(&mut self) -> Option<io::Error> {
         self.unwritten.take()
     }
@@ -209,12 +202,11 @@ impl Real {
         }
     }
 
-    /// Reads what of `span` is not kept yet into `pending`; it is writable once a journal holds it.
+    /// It is writable once a journal holds it.
     pub(crate) fn read(&self, span: Span, pending: &mut Pending) -> Result<(), RealError> {
         pending.read(&self.opened, span, &self.areas)
     }
 
-    /// Allows writes where a journal holds the contents.
     pub(crate) fn admit(&mut self, kept: Kept) -> Result<(), RealError> {
         let (true, Engine::Serial(serial)) = (self.kept, &mut self.engine) else {
             return Err(RealError::Depth);
@@ -234,7 +226,6 @@ impl Real {
         }
     }
 
-    /// Checks that a write does not grow the file.
     fn check_end(&self, request: &Request) -> io::Result<()> {
         if !self.opened.is_whole() {
             return Err(io::Error::other("the file has been truncated, so a write would extend it"));
@@ -420,7 +411,6 @@ pub(crate) fn differing(start: u64, now: &[u8], then: &[u8], spans: &mut Vec<Spa
     }
 }
 
-/// Appends a span, joined to the last one if they are adjacent.
 pub(crate) fn add(spans: &mut Vec<Span>, start: u64, length: u64) {
     let (from, length) = match spans.last() {
         Some(last) if last.end().get() == start => (last.start().get(), last.len().get() + length),
@@ -450,7 +440,6 @@ pub(crate) fn read_area(opened: &Opened, area: Span) -> Result<Memory, RealError
     Ok(memory)
 }
 
-/// One request at a time, with pread and pwrite.
 struct Serial {
     file: File,
     memory: Vec<Memory>,
@@ -461,7 +450,6 @@ impl Serial {
         Ok(Self { file: file.try_clone()?, memory: Vec::new() })
     }
 
-    /// Carries out a request and returns the number of bytes.
     fn call(&mut self, operation: Operation, places: &[Place], offset: u64) -> io::Result<u32> {
         let done = match (operation, places) {
             (Operation::Flush, _) => return self.file.sync_data().map(|()| 0),

@@ -1,5 +1,5 @@
 //! The file of a table, and the limits on its directory and its row groups; all else is the library's to check.
-//! The panics of the libraries that unpack and decode become errors, and are not printed.
+//! Panics of the libraries that unpack and decode become errors, and are not printed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -91,7 +91,6 @@ pub(super) fn directory(file: &Positioned) -> Result<ArrowReaderMetadata, Parque
     ArrowReaderMetadata::load(file, options).map_err(ParquetError::Invalid)
 }
 
-/// Returns the number of rows of a row group, whose columns with these numbers are read.
 pub(super) fn rows_of(group: &RowGroupMetaData, leaves: &[usize]) -> Result<u64, ParquetError> {
     let negative = || ParquetError::Invalid(Error::General("a row group has a negative size".to_owned()));
     let mut bytes = 0_u64;
@@ -106,7 +105,6 @@ pub(super) fn rows_of(group: &RowGroupMetaData, leaves: &[usize]) -> Result<u64,
 }
 
 thread_local! {
-    /// Whether this thread is inside [`guarded`].
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

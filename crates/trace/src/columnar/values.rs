@@ -1,5 +1,4 @@
-//! Batches of a table as rows, and its columns as numbers, operations and volumes. A value that cannot be
-//! what its column holds is an error with its row.
+//! Batches of a table as rows. A value that cannot be what its column holds is an error with its row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,11 +19,9 @@ use crate::error::{LineError, TableError};
 use crate::format::wrong;
 use crate::record::Volumes;
 
-/// What a column of numbers holds.
 #[derive(Clone, Copy)]
 pub(super) struct Units {
     pub(super) what: &'static str,
-    /// What the numbers are multiplied by.
     pub(super) unit: u64,
     pub(super) is_time: bool,
 }
@@ -99,7 +96,7 @@ where
     Ok(())
 }
 
-/// Reads times with a fraction. They have 53 bits, so nanoseconds of a year are rounded.
+/// Times have 53 bits here, so nanoseconds of a year are rounded.
 fn floats(
     column: &ArrayRef,
     units: Units,
@@ -120,7 +117,6 @@ fn floats(
     Ok(())
 }
 
-/// Reads a column of names: what each value of a dictionary and each number means is found once.
 #[derive(Debug)]
 pub(super) struct Meanings<T> {
     what: &'static str,
@@ -131,7 +127,6 @@ pub(super) struct Meanings<T> {
     numbers: HashMap<u64, Option<T>>,
 }
 
-/// Numbers below this one are looked up in a table.
 const SMALL: usize = 1 << 16;
 
 impl<T: Copy> Meanings<T> {
@@ -193,7 +188,6 @@ impl<T: Copy> Meanings<T> {
     }
 }
 
-/// Reads the column of the operation; `None` for a row that has none.
 pub(super) fn operations(
     column: &ArrayRef,
     meanings: &mut Meanings<Option<Operation>>,
@@ -218,10 +212,9 @@ pub(super) fn operations(
     Ok(())
 }
 
-/// Reads a value of a column of text by its row; `None` where there is none.
 type Text<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + 'a>;
 
-/// Returns what reads a column of strings or bytes by row, in each of Arrow's layouts; `None` for other types.
+/// In each of Arrow's layouts; `None` for other types.
 fn texts(column: &ArrayRef) -> Option<Text<'_>> {
     Some(match column.data_type() {
         DataType::Utf8 => bytes::<Utf8Type>(column),
@@ -248,10 +241,8 @@ fn mistyped(kind: String, what: &'static str) -> Problem {
     Problem::Table(TableError::Type { column: what.to_owned(), kind, what })
 }
 
-/// Rows as columns.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// The number of the first row in the table, from 1.
     pub(crate) first: u64,
     /// In nanoseconds; empty if times were not asked for.
     pub(crate) times: Vec<u64>,
@@ -278,14 +269,11 @@ impl Rows {
     }
 }
 
-/// The columns of a table that are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Their indices, in order.
     pub(crate) read: Vec<usize>,
-    /// The number of all columns.
     pub(crate) width: usize,
-    /// What they hold, by their places in `read`.
     places: Places,
     names: Names,
 }
@@ -324,13 +312,11 @@ impl Plan {
     }
 }
 
-/// Reads batches of the columns of a plan.
 pub(crate) struct Converter {
     pub(crate) plan: Plan,
     operations: Meanings<Option<Operation>>,
     volumes: Meanings<u32>,
     pub(crate) rows: Rows,
-    /// Rows of the batches so far.
     before: u64,
 }
 
@@ -383,7 +369,6 @@ impl Converter {
     }
 }
 
-/// Returns the error for a column of a type that nothing is read from.
 pub(super) fn unreadable(field: &Field) -> TableError {
     let (column, kind) = (field.name().clone(), field.data_type().to_string());
     TableError::Type { column, kind, what: "a number or a name" }

@@ -1,5 +1,5 @@
-//! What blkparse prints: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`. The summary at the
-//! end, and events without sectors, are passed over.
+//! What blkparse prints: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`. The summary at
+//! the end, and events without sectors, are passed over.
 
 use straddle_units::io::{Nanos, Operation};
 
@@ -9,10 +9,8 @@ use crate::format::How;
 use crate::histogram::SECTOR;
 use crate::scan;
 
-/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
-/// The fields up to the number of sectors.
 type Columns<'a> = Fields<'a, 10>;
 
 pub(crate) fn is_line(line: &str) -> bool {
@@ -95,14 +93,13 @@ impl Lines for Blkparse {
     }
 }
 
-/// Returns the end of a word, if only blanks and line breaks end it.
+/// If only blanks and line breaks end the word.
 #[inline]
 fn word_end(bytes: &[u8], at: usize) -> Option<usize> {
     let end = scan::field_end(bytes, at, b' ');
     bytes.get(at..end)?.iter().all(|byte| *byte > b' ').then_some(end)
 }
 
-/// Returns the place after one or more blanks.
 #[inline]
 fn gap(bytes: &[u8], at: usize) -> Option<usize> {
     let end = scan::past_blanks(bytes, at);

@@ -23,7 +23,7 @@ impl Csv {
         Self { columns: how.columns.clone(), is_timed: how.timed, header: None }
     }
 
-    /// Finds the columns by the first line, which may be a request itself.
+    /// The first line may be a request itself.
     fn first<'a>(&mut self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let header = Header::of(line, &self.columns, self.is_timed)?;
         let request = match self.columns.has_names() || self.columns.is_empty() {
@@ -66,7 +66,7 @@ struct Header {
     rows: Rows,
 }
 
-/// Whether a line looks like a header: it names at least two of the required columns.
+/// It names at least two of the required columns.
 pub(crate) fn is_header(line: &str) -> bool {
     let known = |name: &&str| {
         TIME_NAMES.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
@@ -75,7 +75,6 @@ pub(crate) fn is_header(line: &str) -> bool {
     SEPARATORS.iter().any(|separator| line.split(*separator).map(unquoted).filter(known).count() >= 2)
 }
 
-/// Returns a field without the blanks and the quotes around it.
 fn unquoted(field: &str) -> &str {
     let field = field.trim();
     field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
@@ -94,7 +93,6 @@ impl Header {
         Fields::of(split(line, self.separator))
     }
 
-    /// Reads a line; `None` if its operation is blank.
     fn line<'a>(&self, line: &'a str) -> Result<Option<Line<'a>>, LineError> {
         let fields = self.fields(line);
         let field = |column, index| fields.get(column, index).map(unquoted);
@@ -126,7 +124,6 @@ impl Header {
     }
 }
 
-/// Returns the roles of the columns up to the last one that matters.
 fn rows(separator: char, places: &Places, names: Names) -> Rows {
     let Places { time, op, offset, length, volume } = *places;
     let mut all =

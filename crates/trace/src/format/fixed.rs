@@ -1,7 +1,6 @@
 //! Traces of lines that are fields in a fixed order: those of servers and clouds, and the input of simulators.
 //!
-//! They are also read quickly: a line that is not plainly written is left to the parser of its format, which knows what
-//! is wrong with it.
+//! They are also read quickly: a line that is not plainly written is left to the parser of its format.
 
 use straddle_units::io::{Nanos, Operation};
 
@@ -11,20 +10,16 @@ use crate::error::LineError;
 use crate::histogram::SECTOR;
 use crate::scan;
 
-/// A format.
 #[derive(Debug)]
 pub(crate) struct Spec {
     separator: u8,
     /// The fields up to the last one that matters, and what errors call them.
     roles: &'static [Role],
     names: &'static [&'static str],
-    /// How many fields a line may have.
     counts: &'static [usize],
-    /// The fields that are whole numbers.
     whole: &'static [usize],
     /// The types of requests; by the low bit if there are none.
     operations: &'static [(&'static str, Operation)],
-    /// What errors say about another type.
     types: &'static str,
     /// The line of the columns' names, without blanks, of a trace that has one. Its types may be blank.
     header: Option<&'static str>,
@@ -85,7 +80,6 @@ pub(crate) const FIU: Spec = Spec {
     ..WORDS
 };
 
-/// What formats have in common whose types are words.
 const WORDS: Spec = Spec {
     separator: b',',
     roles: &[],
@@ -104,7 +98,6 @@ const WORDS: Spec = Spec {
     header: None,
 };
 
-/// Parses the lines of one of them.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     spec: &'static Spec,
@@ -112,7 +105,6 @@ pub(crate) struct Fixed {
 }
 
 impl Spec {
-    /// Whether a line is the first one of a trace in this format.
     pub(crate) fn shows(&'static self, line: &str) -> bool {
         if let Some(header) = self.header {
             return line.replace(' ', "").eq_ignore_ascii_case(header);
@@ -191,7 +183,6 @@ pub(crate) enum Role {
     Part,
 }
 
-/// The fields of a line up to the last one that matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     /// A blank stands for any number of them.

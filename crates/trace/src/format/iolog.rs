@@ -1,5 +1,5 @@
-//! fio's I/O log: `fio version 2 iolog`, then `file action [offset length]`; version 3 puts the time in
-//! milliseconds before them. The actions `add`, `open`, `close` and `wait` are not requests.
+//! fio's I/O log: `fio version 2 iolog`, then `file action [offset length]`, in version 3 after the time in
+//! milliseconds. The actions `add`, `open`, `close` and `wait` are not requests.
 
 use straddle_units::io::{Nanos, Operation};
 

@@ -1,7 +1,6 @@
 //! The text of the kernel's trace file: `process-pid [cpu] flags seconds: block_rq_issue: major,minor rwbs bytes
-//! (command) sector + sectors …`. A request that is queued is `block_bio_queue: major,minor rwbs sector + sectors …`,
-//! and one that is done `block_rq_complete: major,minor rwbs (command) sector + sectors …`. Other events are passed
-//! over.
+//! (command) sector + sectors …`. A queued request is `block_bio_queue: major,minor rwbs sector + sectors …`, one
+//! that is done `block_rq_complete: major,minor rwbs (command) sector + sectors …`. Other events are passed over.
 
 use straddle_units::io::Operation;
 
@@ -17,7 +16,7 @@ pub(crate) fn is_line(line: &str) -> bool {
     EVENTS.iter().any(|event| line.contains(event))
 }
 
-/// Whether bytes begin as the header of the kernel's trace file, which any event may follow.
+/// Any event may follow the header of the kernel's trace file.
 pub(crate) fn is_head(bytes: &[u8]) -> bool {
     bytes.starts_with(b"# tracer: ")
 }

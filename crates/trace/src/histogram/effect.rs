@@ -1,8 +1,8 @@
 //! What requests do to units of a size, for every start of their partition at once.
 //!
 //! Each figure is a sum over classes of a function of `a = (first + start) mod u`. That of a class of `n` sectors,
-//! with `r = n mod u`, changes only at `a` = 0, 1, `u - r` and `u - r + 1`: so a class is evaluated at these alone, and
-//! one pass over the starts adds the changes up.
+//! with `r = n mod u`, changes only at `a` = 0, 1, `u - r` and `u - r + 1`: one pass over the starts adds these
+//! changes up.
 
 use super::{Class, Count, Histogram, MIB};
 
@@ -33,8 +33,8 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Returns the sectors written in whole units for each sector of a request: the write amplification, if
-    /// nothing is merged. `None` without requests.
+    /// Returns the sectors written in whole units for each sector of a request: the write amplification, if nothing
+    /// is merged.
     pub fn amplification(&self) -> Option<f64> {
         #[allow(clippy::cast_precision_loss, reason = "a figure to print")]
         let ratio = (self.touched * u128::from(self.unit)) as f64 / self.sectors as f64;

@@ -1,13 +1,12 @@
 //! Counts by class, cheap to add to.
 //!
-//! An entry is one word, a class and its count, so that the table of a volume stays small and a request costs one cache
+//! An entry is one word, a class and its count, so that a volume's table stays small and a request costs one cache
 //! line. A count that outgrows its bits is kept beside the table.
 
 use std::collections::BTreeMap;
 
 const KEY_BITS: u32 = 25;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
-/// One request, in the part of an entry that counts.
 const ONE: u64 = 1 << KEY_BITS;
 const MAX_COUNT: u64 = u64::MAX >> KEY_BITS;
 const FIRST: usize = 64;
@@ -21,14 +20,11 @@ pub(super) struct CountTable {
     /// Their number is a power of two, or zero.
     entries: Vec<u64>,
     used: usize,
-    /// What did not fit the entries.
     beside: BTreeMap<u32, u64>,
-    /// Entries that were passed in search of another one.
     #[cfg(test)]
     passed: u64,
 }
 
-/// The greatest number of keys.
 pub(super) const KEYS: u32 = (1 << KEY_BITS) - 1;
 
 impl CountTable {
@@ -101,7 +97,6 @@ impl CountTable {
         }
     }
 
-    /// Returns the keys and counts, in no order.
     pub(super) fn counts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let used = self.entries.iter().filter(|entry| **entry != 0);
         used.filter_map(|entry| {
@@ -115,7 +110,6 @@ impl CountTable {
         self.used
     }
 
-    /// Returns the first place of a key.
     #[inline]
     fn place(&self, key: u32) -> usize {
         // As many of the top bits as the table has.

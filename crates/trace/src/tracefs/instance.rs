@@ -14,7 +14,6 @@ use crate::{Partition, Recorded, SECTOR};
 
 const PREFIX: &str = "straddle-";
 
-/// The events that are recorded.
 pub(crate) const EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(crate) struct Instance {
     path: PathBuf,
 }
 
-/// The buffer of a processor, opened to be read without waiting.
+/// Read without waiting.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) processor: u32,
@@ -104,7 +103,6 @@ impl Instance {
         Ok(buffers)
     }
 
-    /// Returns the number of events that the buffers had no room for.
     pub(crate) fn lost(&self, buffers: &[Buffer]) -> Result<u64, RecordError> {
         buffers.iter().try_fold(0_u64, |sum, buffer| {
             let stats = self.text(&format!("per_cpu/cpu{}/stats", buffer.processor))?;
@@ -121,7 +119,7 @@ impl Drop for Instance {
     }
 }
 
-/// Returns the number of events that were lost, by the `stats` file of a processor.
+/// By the `stats` file of a processor.
 fn lost(stats: &str) -> u64 {
     const KEYS: [&str; 3] = ["overrun", "commit overrun", "dropped events"];
     let number = |line: &str| {
@@ -165,7 +163,7 @@ fn mounted() -> Result<PathBuf, RecordError> {
     })
 }
 
-/// Returns the first place where tracefs is mounted, as `/proc/self/mounts` lists it.
+/// As `/proc/self/mounts` lists it.
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     let mut lines = mounts.lines().map(|line| line.split(' '));
     lines.find_map(|mut fields| {
@@ -269,7 +267,6 @@ impl Subject {
     }
 }
 
-/// Parses `major:minor`.
 fn number(text: &str) -> Option<u32> {
     const MINOR_BITS: u32 = 20;
     let (major, minor) = text.trim().split_once(':')?;

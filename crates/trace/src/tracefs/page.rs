@@ -17,7 +17,6 @@ use straddle_units::io::Nanos;
 use crate::tracefs::{FormatError, PageError};
 use crate::{Event, Happened, Marks, SECTOR};
 
-/// Bits of a time in the first word.
 const TIME_BITS: u32 = 27;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
@@ -140,13 +139,11 @@ impl Field {
         }
     }
 
-    /// Returns a number of at most 32 bits.
     fn narrow(self, record: &[u8]) -> Option<u32> {
         u32::try_from(self.number(record)?).ok()
     }
 }
 
-/// A description: its number, and its fields by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Description<'a> {
     id: Option<u32>,
@@ -185,7 +182,6 @@ fn field(line: &str) -> Option<(&str, Field)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     id: u32,
-    /// Where an event has its `id`.
     kind: Field,
     device: Field,
     sector: Field,
@@ -257,7 +253,7 @@ impl Decoder {
     }
 }
 
-/// Returns an error's number, which the kernel writes with a minus.
+/// The kernel writes it with a minus.
 fn error(field: Field, data: &[u8]) -> Option<u16> {
     let number = field.narrow(data)?.cast_signed();
     Some(u16::try_from(number.unsigned_abs()).unwrap_or(u16::MAX))
@@ -268,7 +264,6 @@ fn error(field: Field, data: &[u8]) -> Option<u16> {
 pub struct PageLayout {
     pub(crate) time: Field,
     pub(crate) commit: Field,
-    /// Where the events begin.
     pub(crate) data: usize,
     size: usize,
 }

@@ -17,7 +17,6 @@ use crate::{Asked, Recorder};
 
 /// The clock of the events: CLOCK_MONOTONIC, as blktrace's.
 pub const CLOCK: &str = "mono";
-/// The wait before the buffers are read again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The most pages of a processor that are read before those of others.
 const TURN: usize = 1024;
@@ -169,7 +168,7 @@ impl<'s> Session<'s> {
         Ok(Ended { why, elapsed, lost })
     }
 
-    /// Reads what is in the buffers; returns the most pages of one processor.
+    /// Returns the most pages of one processor.
     fn round<W: Write>(&mut self, recorder: &mut Recorder<W>) -> Result<usize, RecordError> {
         let Self { buffers, pages, decoder, page, missed, .. } = self;
         let mut most = 0;

@@ -16,7 +16,6 @@ use crate::columns::letter;
 use crate::error::WriteError;
 use crate::record::Record;
 
-/// Rows that are kept until they are written.
 const ROWS: usize = 1 << 16;
 /// Rows of a group, which is in memory in packed form until it is complete.
 const GROUP: usize = 1 << 20;

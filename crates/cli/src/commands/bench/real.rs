@@ -27,9 +27,7 @@ use crate::progress::{Bar, on_interrupt};
 use crate::view::json::bench::{self, Bench, Turns, WorkloadReport};
 use crate::{durability, output, output_file, target};
 
-/// Intended duration of one turn.
 const TURN: Nanos = Nanos::new(500_000_000);
-/// Default seconds of the whole run.
 const RUNTIME: f64 = 60.0;
 /// Default precision of a ratio, in percent.
 const PRECISION: f64 = 5.0;
@@ -103,8 +101,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     Ok(if measured.ended == Ended::Interrupted { Exit::INTERRUPTED } else { Exit::Success })
 }
 
-/// Returns the target that was compared with its previous contents, or an error with the command that restores
-/// it. `named` is the folder of journals, if one was given.
+/// The error has the command that restores the target. `named` is the folder of journals, if one was given.
 pub(crate) fn compared(
     ended: Result<(Finished, Option<Verdict>), SessionError>,
     named: Option<&Path>,
@@ -121,7 +118,6 @@ pub(crate) fn compared(
     }
 }
 
-/// Returns the folder of journals: the one given, or the default.
 pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(folder) = named {
         return Ok(folder.to_owned());
@@ -137,21 +133,18 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// Warns of journals that a power failure takes with it, unless only free space is written, where no table
-/// leads to what is lost.
+/// Not where only free space is written: no table leads to what is lost.
 pub(crate) fn warn_of_journals(scope: Scope, journals: &Path, target: &Path) {
     if scope == Scope::Whole {
         durability::warn(("journal", "directory on a disk with --journals"), journals, target);
     }
 }
 
-/// Returns the command that restores from the journals in `named`, or in the default folder.
 fn restore_command(named: Option<&Path>) -> String {
     let folder = named.map_or_else(String::new, |folder| format!(" --journals {}", quote_path(folder)));
     format!("straddle bench --restore{folder}")
 }
 
-/// Returns what the options ask for, and what becomes of the contents, in words.
 fn intent<'a>(
     arguments: &'a BenchArguments,
     path: &'a Path,
@@ -221,7 +214,6 @@ pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Erro
     }
 }
 
-/// Creates the file to measure on, unless the target exists.
 fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<Made>> {
     if path.exists() || path.starts_with("/dev") {
         return Ok(None);
@@ -231,7 +223,6 @@ fn make_unless_there(path: &Path, arguments: &BenchArguments) -> Result<Option<M
     Ok(Some(made.with_context(|| format!("{}: cannot create the test file", path.display()))?))
 }
 
-/// Shows the progress bar, and exports every sample to a file.
 struct Watching<'a> {
     bar: &'a mut Bar,
     export: Option<Export<'a>>,
@@ -261,11 +252,9 @@ impl Watch for Watching<'_> {
     }
 }
 
-/// Samples of each round, in a file that exists from the end of the first one on.
 struct Export<'a> {
     path: &'a Path,
     inputs: Vec<&'a Path>,
-    /// The first line, until it is written.
     begin: Vec<u8>,
     file: Option<OutputFile>,
 }
@@ -348,7 +337,6 @@ pub(super) fn restore_all(arguments: &BenchArguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Describes the result for one journal, and returns the exit status for it.
 fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit) {
     let shown = |path: &Path| printable(&path.display().to_string());
     let name = shown(journal);

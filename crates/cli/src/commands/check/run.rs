@@ -23,7 +23,6 @@ use crate::view::{report, text};
 use crate::{output, target};
 use straddle_audit::form::check::TargetReport;
 
-/// What is printed for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `check`: its partitions, and the findings with their fixes.
@@ -36,7 +35,6 @@ pub(super) struct Run {
     pub(super) examiner: Examiner,
     /// The one for images, if they are assumed to be on the drive of `--cost`.
     of_images: Option<Examiner>,
-    /// Those for targets with a topology of their own.
     own: Vec<(PathBuf, Examiner)>,
     pub(super) arguments: CheckArguments,
     pub(super) form: Form,
@@ -98,7 +96,6 @@ impl Run {
         Ok(Arc::new(Self { examiner, of_images, own, arguments, form }))
     }
 
-    /// The examiner for the target at `path`.
     pub(super) fn examiner_for(&self, path: &Path) -> &Examiner {
         let own = self.own.iter().find(|(of, _)| of == path || target::device(of.clone()) == path);
         own.map(|(_, examiner)| examiner)
@@ -106,12 +103,10 @@ impl Run {
             .unwrap_or(&self.examiner)
     }
 
-    /// The examiner for objects on servers, which are images.
     pub(super) fn examiner_for_objects(&self) -> &Examiner {
         self.of_images.as_ref().unwrap_or(&self.examiner)
     }
 
-    /// Returns the exceptions for the target of this name, by index.
     fn exceptions_for(&self, target: &str) -> impl Iterator<Item = usize> {
         let exceptions = self.examiner.options().exceptions.iter().enumerate();
         exceptions.filter(move |(_, one)| one.is_for(target)).map(|(index, _)| index)
@@ -134,7 +129,6 @@ impl Run {
     }
 }
 
-/// One part of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     Local(TargetSpec),
@@ -145,8 +139,7 @@ pub(crate) enum Subject {
         name: String,
         why: String,
     },
-    /// A virtual machine whose disks are not known, or a target that is not valid: the others are read all
-    /// the same.
+    /// A virtual machine whose disks are not known, or an invalid target: the others are still read.
     Failed {
         name: String,
         why: String,
@@ -199,7 +192,6 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// Returns what a target names: of a folder, the images below it.
 fn named(target: Subject, arguments: &CheckArguments) -> Vec<Subject> {
     match target {
         Subject::Local(TargetSpec::Path(path)) if arguments.captured().is_none() => match path.is_dir() {
@@ -277,7 +269,6 @@ fn targets(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     Ok(found.disks.into_iter().map(|disk| Subject::Local(TargetSpec::Path(disk))).collect())
 }
 
-/// One target's output, and its share in the exit status.
 pub(super) struct Outcome {
     pub(super) text: String,
     /// In place of the text, if a report is written.
@@ -287,10 +278,8 @@ pub(super) struct Outcome {
     pub(super) exit: Exit,
     /// Its share in the exit status if it had no findings.
     pub(super) unjudged: Exit,
-    /// Numbers of errors, warnings and pieces of advice.
     pub(super) severities: [usize; 3],
-    /// The exceptions of the run, by index, that are about a finding of this target, or may be: what cannot
-    /// be read may have it.
+    /// By index, those that are, or may be, about a finding of this target: what cannot be read may have it.
     pub(super) exceptions: BTreeSet<usize>,
 }
 
@@ -336,8 +325,8 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
     let counts = |f: &Finding| matches!(f.reported, Reported::Here | Reported::At(_));
     let fails = examined.findings().iter().any(|f| counts(f) && f.severity >= arguments.fails_from());
     let unknown = examined.not_judged().filter(|_| !arguments.allow_unknown);
-    // The text output says this in its place, but a list of findings has no place for it, and a failure needs
-    // a reason. Of all disks of this machine, some may well be blank.
+    // The text output says this in its place. A list of findings has no place for it, but a failure needs a reason.
+    // Of all disks of this machine, some may well be blank.
     let nothing = examined.nothing_to_judge().filter(|_| !arguments.is_of_this_machine());
     let not_judged = examined.not_judged().map(|why| format!("not judged: {why}"));
     let nothing = nothing.filter(|_| arguments.quiet || arguments.fails_blank());

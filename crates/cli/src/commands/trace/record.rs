@@ -22,7 +22,6 @@ use crate::recording::{Whole, origin};
 use crate::view::json::{Document, SchemaOf};
 use crate::view::text::wrap;
 
-/// The usual size of a buffer in KiB.
 const USUAL: u64 = 4096;
 
 pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
@@ -85,7 +84,6 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A status line, if stderr is a terminal.
 struct Line {
     limit: Option<Duration>,
     is_shown: bool,

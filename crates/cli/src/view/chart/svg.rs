@@ -42,7 +42,6 @@ const NARROW: f64 = 350.0;
 /// Approximate width of a letter, and height of a line.
 const LETTER: f64 = 7.5;
 const LINE: f64 = 16.0;
-/// The height of a bar, and of the space below it.
 const BAR: f64 = 14.0;
 const GAP: f64 = 4.0;
 /// The space left of the bars, in pixels of the least width.
@@ -102,7 +101,6 @@ impl Bar {
         self.shown.clone().or_else(|| self.value.map(rounded)).unwrap_or_default()
     }
 
-    /// Every value that has to be in the picture.
     fn values(&self) -> impl Iterator<Item = f64> {
         let (low, high) = self.interval.unzip();
         let values = [self.value, self.published, low, high].into_iter().flatten();
@@ -120,7 +118,6 @@ impl Chart {
         self.bars().all(|bar| bar.value.is_none())
     }
 
-    /// The series that have a bar, with their numbers.
     fn present(&self) -> Vec<(usize, &str)> {
         let has = |index: usize| {
             self.groups.iter().any(|group| group.bars.get(index).is_some_and(|bar| bar.value.is_some()))
@@ -223,7 +220,6 @@ impl Chart {
     }
 }
 
-/// Draws a bar that names itself, with its interval, its mark and its value.
 fn draw_bar(text: &mut String, axis: &Axis, floor: f64, top: f64, (bar, index, name): (&Bar, usize, &str)) {
     if let Some(value) = bar.value {
         let class = if bar.is_best { "best".to_owned() } else { colour(index) };
@@ -261,7 +257,6 @@ fn whisker(text: &mut String, (low, high): (&str, &str), y: f64) -> std::fmt::Re
     [low, high].into_iter().try_for_each(|x| vertical_at(text, "error", x, (y - 4.0, y + 4.0)))
 }
 
-/// Writes words some pixels beside a place.
 fn place(text: &mut String, class: &str, percent: f64, beside: f64, y: f64, anchor: &str, words: &str) {
     let words = escaped(words);
     let _ = writeln!(
@@ -278,14 +273,12 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Wraps a label into lines that fit on a phone.
 fn lines(label: &str) -> Vec<String> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of letters")]
     let letters = ((NARROW - LEFT) / LETTER) as usize;
     textwrap::wrap(label, letters).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
-/// Formats a value with at most two decimals.
 fn rounded(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),

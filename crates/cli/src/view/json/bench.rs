@@ -140,14 +140,12 @@ pub(crate) struct PairRange {
     pub(crate) range: FirmwareRange,
 }
 
-/// A sweep and the conditions of its measurement.
 pub(crate) struct Bench<'a> {
     pub(crate) target: &'a Description,
     pub(crate) capacity: u64,
     pub(crate) logical_sector: u64,
     pub(crate) workload: &'a Workload,
     pub(crate) host: Host,
-    /// The number of runs, or rounds, that do not count.
     pub(crate) warm_up: WarmUp,
     pub(crate) sweep: &'a Sweep,
     /// What the ratio of the worst offset may be with other firmware.

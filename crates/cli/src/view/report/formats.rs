@@ -1,5 +1,4 @@
-//! The formats of other programs: SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of
-//! Prometheus.
+//! SARIF 2.1.0 (code scanning), JUnit's XML, annotations of GitHub, metrics of Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +22,6 @@ const PLAIN: &[u8] = b"-._~/";
 pub(crate) struct Sarif {
     results: usize,
     notifications: Vec<Value>,
-    /// Whether a target has no verdict.
     is_incomplete: bool,
 }
 
@@ -250,7 +248,6 @@ fn property(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Numbers by the labels and their values.
 type Samples = BTreeMap<Vec<(&'static str, String)>, u64>;
 
 #[derive(Debug, Default)]

@@ -20,8 +20,8 @@ const SHORTEST_BAR: usize = 10;
 /// The greatest length of a bar; longer ones show no more.
 const LONGEST_BAR: usize = 60;
 
-/// A column: its heading, its rank for being left out on a narrow terminal (the highest goes first, 0 never),
-/// and its cell for an arm.
+/// A heading, a rank for being left out on a narrow terminal (the highest goes first, 0 never), and the cell for an
+/// arm.
 struct Column {
     heading: &'static str,
     goes: u8,
@@ -72,8 +72,7 @@ const LEGEND: [(&str, &str); 7] = [
     (RATIO, "time per request relative to the fastest offset, ± 95 % margin"),
 ];
 
-/// Returns a sweep in full, for a terminal of `width` characters: the verdict, the table, and how it was
-/// measured.
+/// For a terminal of `width` characters: the verdict, the table, and how it was measured.
 pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     let mut said = verdict(bench.sweep);
     said
@@ -98,7 +97,6 @@ pub(crate) fn sweep(bench: &Bench<'_>, width: usize) -> String {
     text
 }
 
-/// Returns one line that says what was run, on what target, and by which clock.
 pub(crate) fn headline(bench: &Bench<'_>) -> String {
     let time = clock(bench.target.clock);
     let overhead = match bench.host.overhead_ns {
@@ -200,7 +198,6 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
     notes
 }
 
-/// Describes how the arms took turns, and what became of the target's contents.
 fn how(turns: &Turns<'_>, warm_up: WarmUp) -> String {
     let ended = match turns.ended {
         Ended::Precise => format!("until every ratio was within {} %", turns.precision * 100.0),
@@ -227,7 +224,6 @@ fn how(turns: &Turns<'_>, warm_up: WarmUp) -> String {
     )
 }
 
-/// Returns the columns that apply here and leave room for the bars.
 fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
     let samples = || sweep.arms().iter().map(|arm| &arm.samples);
     let counters = || samples().filter_map(|samples| samples.counters.as_ref());
@@ -255,7 +251,6 @@ fn columns(sweep: &Sweep, width: usize) -> Vec<&'static Column> {
     columns
 }
 
-/// Whether the rate of an arm would have no significant digit, or one, in MB/s.
 fn is_slow(sweep: &Sweep) -> bool {
     sweep.arms().iter().any(|arm| arm.bytes_per_second() < 1e5)
 }
@@ -286,8 +281,7 @@ fn table(sweep: &Sweep, columns: &[&Column], width: usize) -> String {
     coloured(&trimmed(&table), sweep)
 }
 
-/// Colours the lines of the table, each arm's bar by its verdict. This is done last, because the table counts
-/// escape sequences as text.
+/// Each arm's bar by its verdict, and last, because the table counts escape sequences as text.
 fn coloured(table: &str, sweep: &Sweep) -> String {
     let mut lines = table.lines();
     let mut text =
@@ -321,14 +315,12 @@ fn amplification(samples: &Samples) -> String {
     samples.write_amplification().map_or_else(|| "-".to_owned(), |factor| format!("{factor:.2}"))
 }
 
-/// Two arms wear flash alike up to this ratio: the writes in progress at the end of a run are in none of
-/// their counts.
+/// Arms wear flash alike up to this: the writes in progress at the end of a run are in none of their counts.
 const ALIKE: f64 = 1.03;
 
 /// A run that would miss a difference of more than this shows nothing.
 const MATTERS: f64 = 0.25;
 
-/// Returns what the sweep shows, the verdict first.
 pub(super) fn verdict(sweep: &Sweep) -> Vec<String> {
     let absorbed = offsets(sweep, |reached| reached == Reached::Buffer);
     if absorbed.is_empty() {
@@ -344,7 +336,6 @@ pub(super) fn verdict(sweep: &Sweep) -> Vec<String> {
     vec![format!("Inconclusive: the drive's buffer absorbed the writes at {taken}."), more.to_owned()]
 }
 
-/// Returns the offsets at which the writes have reached this.
 fn offsets(sweep: &Sweep, is_meant: impl Fn(Reached) -> bool) -> Vec<u64> {
     let meant = sweep.arms().iter().filter(|arm| arm.samples.reached.is_some_and(&is_meant));
     meant.map(|arm| arm.offset).collect()
@@ -362,13 +353,11 @@ fn numbers(offsets: &[u64]) -> String {
     }
 }
 
-/// Whether the writes went to an SSD whose counters are known.
 fn is_flash(sweep: &Sweep) -> bool {
     let counters = |arm: &Arm| arm.samples.counters.is_some_and(|counters| counters.revolution == 0);
     sweep.arms().iter().all(|arm| counters(arm) && arm.samples.reached.is_some())
 }
 
-/// Returns the arms with the least and the most wear, and the wear of each.
 fn wears(sweep: &Sweep) -> Option<[(&Arm, f64); 2]> {
     let wear = |arm: &'_ Arm| arm.samples.write_amplification();
     let arms = || sweep.arms().iter().filter_map(|arm| Some((arm, wear(arm)?))).filter(|_| is_flash(sweep));
@@ -397,7 +386,6 @@ fn wear(sweep: &Sweep) -> Option<String> {
     })
 }
 
-/// Says whether the writes have reached a steady state of the flash.
 fn state(sweep: &Sweep) -> Option<String> {
     let unsteady = sweep.arms().iter().find_map(|arm| match arm.samples.reached {
         Some(Reached::Unsteady { first, second }) => Some((arm, first, second)),
@@ -446,7 +434,6 @@ fn times(sweep: &Sweep) -> String {
     )
 }
 
-/// Says that no difference shows, and how large one would have to be.
 fn alike(sweep: &Sweep) -> String {
     let highs = || sweep.arms().iter().filter_map(|arm| Some(sweep.ratio(arm).interval?.high - 1.0));
     let (seen, option) = match in_turns(sweep) {
@@ -492,7 +479,6 @@ fn taken(arm: &Arm, sweep: &Sweep) -> String {
     }
 }
 
-/// Returns `0, 8, 16`; for many offsets only the ends.
 fn listed(offsets: &[u64]) -> String {
     const MAX_LISTED: usize = 6;
     match offsets {

@@ -29,8 +29,8 @@ pub(crate) fn lines(audited: &Examined) -> String {
     audited.reported().map(|(finding, _)| line(finding)).collect()
 }
 
-/// Returns a target: what it is, the verdict and, where something is to be done or with `verbose`, its
-/// partitions and each finding with its fix. A target with nothing to do takes one line where that fits.
+/// What the target is, the verdict and, where something is to be done or with `verbose`, its partitions and each
+/// finding with its fix. A target with nothing to do takes one line where that fits.
 pub(crate) fn target(audited: &Examined, verbose: bool) -> String {
     let verdict = verdict(audited, verbose);
     let is_fine = matches!(status(audited), Status::Ok | Status::Blank | Status::Advice);
@@ -75,8 +75,8 @@ fn status(audited: &Examined) -> Status {
     audited.judgement().status()
 }
 
-/// Returns the findings, the worst first, each fix once after all that it is for. Without `verbose` what costs
-/// nothing, and what follows from another finding here, is only counted.
+/// The worst first, each fix once after all that it is for. Without `verbose` what costs nothing, and what follows
+/// from another finding here, is only counted.
 fn findings(audited: &Examined, verbose: bool) -> String {
     let mut listed: Vec<Listed<'_>> = audited.reported().collect();
     listed.sort_by_key(|(finding, _)| rank(finding));
@@ -104,8 +104,7 @@ fn findings(audited: &Examined, verbose: bool) -> String {
     text
 }
 
-/// The order of findings: damage before misalignment, which can be fixed only afterwards, and commands before a
-/// reference to them.
+/// Damage before misalignment, which can be fixed only afterwards, and commands before a reference to them.
 fn rank(finding: &Finding) -> (Reverse<Severity>, bool, bool) {
     let has_commands = finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty());
     (Reverse(finding.severity), finding.rule.kind == Kind::Alignment, !has_commands)
@@ -122,7 +121,6 @@ fn notes(audited: &Examined) -> usize {
     audited.reported().filter(|(finding, _)| is_note(finding)).count()
 }
 
-/// Returns the verdict in a sentence: what is wrong, and where.
 fn verdict(audited: &Examined, verbose: bool) -> String {
     let judgement = audited.judgement();
     let status = status(audited);
@@ -173,13 +171,11 @@ fn verdict(audited: &Examined, verbose: bool) -> String {
     format!("{}{}{notes}{left_out}", paint(style, word), printable(&rest))
 }
 
-/// The number of partitions whose misaligned start is only advice.
 fn harmless(audited: &Examined) -> usize {
     let of = |f: &&Finding| f.rule.code == Code::S001 && f.severity == Severity::Advice && f.layer.is_empty();
     audited.reported().map(|(finding, _)| finding).filter(of).count()
 }
 
-/// The number of findings whose rules were not asked for.
 fn left_out(audited: &Examined) -> usize {
     audited.findings().iter().filter(|finding| finding.reported == Reported::NotAsked).count()
 }
@@ -188,7 +184,6 @@ fn is_filtered(audited: &Examined) -> bool {
     left_out(audited) > 0 || audited.ignored().next().is_some()
 }
 
-/// The most partitions that the verdict lists by number.
 const LISTED: usize = 8;
 
 /// Returns what is misaligned with findings of this severity: partitions, or a layer without a partition.
@@ -219,8 +214,8 @@ fn misaligned(audited: &Examined, severity: Severity) -> Option<String> {
     })
 }
 
-/// Returns the word for the worst findings, and what follows it: the partitions whose data are misaligned
-/// and what that costs, or else what the first of the worst findings is.
+/// A word, and what follows it: the partitions whose data are misaligned and what that costs, or else what the first
+/// of the worst findings is.
 fn worst(audited: &Examined) -> (&'static str, String) {
     let judgement = audited.judgement();
     let listed = || audited.reported().map(|(finding, _)| finding).filter(|f| f.severity > Severity::Advice);
@@ -249,7 +244,6 @@ fn worst(audited: &Examined) -> (&'static str, String) {
     (word, if more > 0 { format!(": {what}, and {more} more") } else { format!(": {what}") })
 }
 
-/// Returns a target drawn: what it is, and its layers with the codes of their findings.
 pub(crate) fn map(audited: &Examined, verbose: bool) -> String {
     let mut text = heading(audited, verbose, true);
     let _ = writeln!(text, "{}", wrap_after(&verdict(audited, true), "  ", "    "));
@@ -267,7 +261,6 @@ pub(crate) fn map(audited: &Examined, verbose: bool) -> String {
     text + &ignored(audited, false)
 }
 
-/// Returns a line with what was fetched, if the target is on a server.
 fn traffic_line(audited: &Examined) -> String {
     let Some(Traffic { requests, received, object }) = audited.target().traffic else { return String::new() };
     let fetched = ByteCount::new(received);
@@ -368,7 +361,6 @@ fn format(audited: &Examined, detail: bool) -> String {
     if is_assumed { format!("assumed {format}") } else { format }
 }
 
-/// Returns the kind of table, or what is on the whole disk.
 fn table(audited: &Examined) -> Option<String> {
     let Stack { kind, layer, .. } = audited.stack();
     match (kind, layer) {
@@ -437,7 +429,6 @@ pub(crate) fn summary(summary: Summary, severities: [usize; 3]) -> String {
     if parts.is_empty() { targets } else { wrap(&format!("{targets}: {}{counts}", parts.join(", ")), "") }
 }
 
-/// Returns a figure with its source, and the sources that disagree.
 fn sourced<T: Copy + PartialEq>(figure: &Figure<T>, value: impl Fn(T) -> String) -> String {
     let mut text = format!("{} [{}", value(figure.value()), figure.source());
     if *figure.source() == Source::Assumed {
@@ -465,7 +456,6 @@ fn offset(offset: AlignmentOffset) -> String {
     }
 }
 
-/// Returns the logical and physical sector, and whatever else is special about this device.
 fn sectors(topology: &Topology) -> String {
     let mut parts = vec![
         format!("logical sector {}", sourced(&topology.logical, |block| block.to_string())),
@@ -478,7 +468,6 @@ fn sectors(topology: &Topology) -> String {
     wrap(&parts.join(", "), "  ")
 }
 
-/// Returns the units larger than a sector that are known.
 fn units(topology: &Topology) -> impl Iterator<Item = (&'static str, &Figure<ByteCount>)> {
     let units = [
         ("indirection unit", &topology.indirection_unit),
@@ -498,7 +487,6 @@ fn every_claim<T: Copy + PartialEq>(name: &str, figure: &Figure<T>, value: impl 
     text
 }
 
-/// Returns every known figure on a line of its own, with all its sources.
 fn every_figure(topology: &Topology) -> String {
     let mut text = every_claim("logical sector", &topology.logical, |block| block.to_string())
         + &every_claim("physical sector", &topology.physical, bytes)

@@ -12,7 +12,6 @@ use crate::shared::{Shared, SharedFile};
 use crate::view::text::{headed, plain_table, right, trimmed, wrap, wrap_to};
 use straddle_drive::form::{ZoneReport, kind, zones};
 
-/// The least width of a column that is wrapped.
 const LEAST_COLUMN: usize = 30;
 
 pub(crate) fn list(profiles: &[Profile]) -> String {
@@ -41,7 +40,6 @@ fn sectors(logical: u64, physical: u64, first: u64) -> String {
     if first == 0 { format!("{logical}/{physical}") } else { format!("{logical}/{physical}+{first}") }
 }
 
-/// Returns a shared probe beside those of the modelled drives, each with its distance, the nearest first.
 pub(crate) fn compared(file: &SharedFile, drives: &[(&str, f64, Shared)]) -> String {
     let row = |name: &str, apart: String, shared: &Shared| {
         let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -127,7 +125,6 @@ pub fn in_view(fit: &Fit) -> String {
     line(&format!("only the raw figures of {names} for this drive; fitted parameters: {knobs}"))
 }
 
-/// Returns the claims against the truth; differences are marked.
 fn claims(profile: &Profile) -> String {
     let claims = &profile.claims;
     let optional = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);

@@ -13,8 +13,7 @@ use crate::view::text::{severity_style, wrap, wrap_after};
 /// The block that most file systems write, drawn at a partition's start.
 const FILE_SYSTEM_BLOCK: ByteCount = ByteCount::new(4096);
 
-/// Returns a finding's sentence after its subject. A sentence about a layer begins with the path to that
-/// layer already.
+/// A sentence about a layer begins with the path to that layer already.
 pub(super) fn about(finding: &Finding) -> String {
     match finding.layer.is_empty() {
         false => printable(&finding.sentence()),
@@ -153,7 +152,6 @@ pub(super) fn consequence(audited: &Examined, finding: &Finding) -> Option<Strin
     Some(format!("each {} write {cost}", block.len()))
 }
 
-/// Returns the boundary that a partition's start misses, and the first block from that start.
 fn first_block<'a>(audited: &Examined, finding: &'a Finding) -> Option<(&'a Miss, Span)> {
     let (Subject::Partition(number), Some(miss)) = (finding.subject, &finding.miss) else { return None };
     // Advice costs nothing, and losing atomic writes is not a read-modify-write.

@@ -34,7 +34,6 @@ pub(crate) fn plan(target: &Path, plan: &Plan, saved: Option<&Path>, explain: bo
     text
 }
 
-/// What a larger partition is for.
 const GROW_CONTENTS: &str = "the contents keep their size; grow them afterwards (resize2fs, xfs_growfs, \
                              btrfs filesystem resize, ntfsresize, pvresize)";
 
@@ -53,7 +52,6 @@ fn next_step(saved: Option<&Path>, options: &str) -> String {
     format!("  Next:{before}\n    {}\n", paint(style::HEADING, &command))
 }
 
-/// Lists what will become inaccessible, by name and size.
 pub(crate) fn lost(plan: &Plan) -> String {
     let mut text = String::new();
     for lost in &plan.lost {
@@ -110,7 +108,6 @@ fn describe(considered: &Considered) -> String {
     format!("{name}{size} [{}]", considered.source)
 }
 
-/// Draws the disk before and after, to scale.
 fn pictures(plan: &Plan) -> String {
     let layout = |name, entries| Layout { name, size: plan.disk.size, partitions: spans(plan, entries) };
     drawn(&[layout("before", &plan.before), layout("after", &plan.table.partitions)])
@@ -127,7 +124,6 @@ struct Layout {
     partitions: Vec<(u32, Span)>,
 }
 
-/// Draws layouts below each other on the same scale.
 fn drawn(layouts: &[Layout]) -> String {
     let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
     let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
@@ -186,7 +182,6 @@ fn table(plan: &Plan) -> String {
     narrowed(header, &rows, 5, &tree::DISPENSABLE, 0, output::fits)
 }
 
-/// Explains why each partition is where it is.
 fn explanation(plan: &Plan) -> String {
     let mut text = String::new();
     let left_out = plan.considered.iter().filter_map(|c| Some((c, c.left_out.as_ref()?)));
@@ -253,7 +248,6 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
     text
 }
 
-/// Says what refers to a partition's old place, and what is done about it.
 fn words(reference: &Reference) -> String {
     match reference {
         Reference::BootSector { kind, recorded, correct: Some(correct), .. } => format!(
@@ -301,7 +295,6 @@ fn words(reference: &Reference) -> String {
     }
 }
 
-/// What to mind after a copy.
 const IDENTITIES: &str =
     "UUIDs are kept, so that fstab and boot loaders find the copy; do not use both disks at the same time";
 
@@ -368,7 +361,6 @@ fn picture(copy: &Copy) -> String {
     drawn(&[source, Layout { name: "copy", size: plan.disk.size, partitions: new }])
 }
 
-/// Says what refers to a partition's old place, and what is to be done about it on the new disk.
 fn words_of_copy(reference: &Reference) -> String {
     let reinstall = "it holds GRUB's core image, and the boot code lists the image's sectors; reinstall GRUB \
                      on the new disk";

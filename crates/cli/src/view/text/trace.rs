@@ -11,7 +11,6 @@ use crate::view::chart::{bar, height};
 use crate::view::text::{headed, led, plain_table, right, wrap};
 use straddle_trace::form::Counted;
 
-/// The most volumes listed by name.
 const LISTED: usize = 20;
 const BAR: usize = 40;
 const SIZES: usize = 8;
@@ -34,7 +33,6 @@ pub(crate) fn missing(name: &str, origin: Option<&Origin>) -> Vec<String> {
     cut_off.into_iter().chain(lost).collect()
 }
 
-/// Returns the verdict, and the tables; if `is_verbose`, also the lengths of writes and where they begin.
 pub(crate) fn trace(counted: &Counted<'_>, is_verbose: bool) -> String {
     let mut text = led(sentences(counted).iter().map(|sentence| wrap(sentence, "")));
     let _ = writeln!(text, "{}\n\n{}", paint(style::FAINT, &wrap(&headline(counted), "")), volumes(counted));
@@ -79,7 +77,6 @@ pub(crate) fn headline(counted: &Counted<'_>) -> String {
     text
 }
 
-/// Returns the table of volumes, those with most written first.
 fn volumes(counted: &Counted<'_>) -> String {
     let header = ["VOLUME", "READS", "READ", "WRITES", "WRITTEN", "OFF 4 KIB", "512 B – 1 MIB"];
     let mut table = plain_table(&header);
@@ -102,7 +99,6 @@ fn volumes(counted: &Counted<'_>) -> String {
     text
 }
 
-/// Returns the size of this many sectors.
 pub(crate) fn bytes(sectors: u128) -> String {
     ByteCount::new(u64::try_from(sectors * u128::from(SECTOR)).unwrap_or(u64::MAX)).to_string()
 }
@@ -120,7 +116,6 @@ fn row(counted: &Counted<'_>, name: String, volume: &Volume) -> Vec<String> {
     ]
 }
 
-/// Draws the share of writes that are misaligned on units of each size, the smallest first.
 fn strip(writes: &Histogram, start: u64) -> String {
     if writes.requests() == 0 {
         return String::new();
@@ -197,7 +192,6 @@ fn units(counted: &Counted<'_>) -> String {
     format!("{}\n{}\n", headed(&table, style::HEADING), paint(style::FAINT, &wrap(legend, "")))
 }
 
-/// Draws how many writes begin at each sector of a block.
 fn begins(writes: &Histogram, start: u64) -> String {
     let mut counts = [0_u64; 8];
     for (class, count) in writes.classes() {
@@ -214,7 +208,6 @@ fn begins(writes: &Histogram, start: u64) -> String {
     counts.iter().enumerate().map(line).collect()
 }
 
-/// Returns what the figures mean in words.
 pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
     if counted.total.writes.requests() == 0 {
         let has_reads = counted.total.reads.requests() > 0;
@@ -287,8 +280,8 @@ fn early(counted: &Counted<'_>) -> Vec<String> {
     said
 }
 
-/// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts
-/// off a boundary. If all volumes gain by the same start, it names them together.
+/// Names the volume whose writes gain most by another start, if that halves its read-modify-writes: it starts off a
+/// boundary. Volumes that all gain by the same start are named together.
 fn off_boundary(counted: &Counted<'_>) -> Option<String> {
     let gain = |(name, volume): (_, &Volume)| {
         let effects = volume.writes.effects(DRAWN)?;

@@ -18,7 +18,6 @@ use crate::view::text::{narrowed, severity_style};
 const BAR: u64 = 72;
 const BESIDE_BAR: u64 = 11;
 
-/// Returns the cells of the bar: fewer on a narrow terminal.
 fn bar_width() -> u64 {
     u64::try_from(output::width()).unwrap_or(BAR).saturating_sub(BESIDE_BAR).clamp(1, BAR)
 }
@@ -51,13 +50,12 @@ fn bar(audited: &Examined) -> String {
     format!("  [{line}]\n  {}\n", paint(style::FAINT, &scale(size)))
 }
 
-/// Says how much a character of [`bar_line`] stands for.
 pub(crate) fn scale(size: u64) -> String {
     format!("to scale: one character is {}, a dot is unallocated space", ByteCount::new(size / bar_width()))
 }
 
-/// Draws a disk of `size` bytes beside one of `largest` bytes, to scale: each partition as its number, free space as
-/// dots. A partition gets at least one cell, and pushes those after it.
+/// Beside one of `largest` bytes, to scale: each partition as its number, free space as dots. A partition gets at
+/// least one cell, and pushes those after it.
 pub(crate) fn bar_line((size, largest): (u64, u64), mut partitions: Vec<(u32, Span)>) -> String {
     partitions.sort_by_key(|(_, span)| span.start());
     let end = cells(size, largest).max(1);
@@ -154,8 +152,7 @@ impl Node<'_> {
         }
     }
 
-    /// Returns the codes of the reported findings for which `about` is true, wherever they are printed,
-    /// coloured by the worst.
+    /// The codes of reported findings, wherever they are printed, coloured by the worst.
     fn marks(self, about: impl Fn(&Finding) -> bool) -> String {
         let is_reported = |f: &&Finding| matches!(f.reported, Reported::Here | Reported::At(_));
         let findings = self.audited.findings().iter().filter(is_reported).filter(|f| about(f));
@@ -174,8 +171,7 @@ fn below(last: bool) -> &'static str {
     if last { "   " } else { "|  " }
 }
 
-/// Returns the figures of a layer, and where its space lies: `, chunk 512 KiB: data at +1048576 = byte
-/// 2097152`.
+/// The figures of a layer, and where its space lies: `, chunk 512 KiB: data at +1048576 = byte 2097152`.
 fn facts(layer: &Layer) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &layer.facts {
@@ -304,7 +300,6 @@ fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
     ]
 }
 
-/// Returns the judgement of a partition, and the worst finding inside it.
 fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
     let nothing = OfPartition {
         verdict: Verdict::Aligned,
@@ -348,7 +343,6 @@ fn past(miss: &Miss) -> String {
     format!("{} bytes past {article} {}", miss.past.get(), miss.name)
 }
 
-/// Returns the verdict on a partition's placement in a few words, with the finding that decides it.
 fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
     let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
         let text = match verdict {

@@ -13,8 +13,8 @@ impl Mechanism {
         self.sectors_within(&place, self.waited).min(u64::from(place.sector))
     }
 
-    /// Reads `count` sectors from `first` and records when each arrived. With `on_arrival`, reading may begin
-    /// in the middle of a track's part, which is complete when its beginning has come round.
+    /// Records when each sector arrived. With `on_arrival`, reading may begin in the middle of a track's part, which
+    /// is complete when its beginning has come round.
     pub(in crate::disk) fn read_pieces(
         &mut self,
         at: Time,
@@ -61,8 +61,8 @@ impl Mechanism {
         if gone < self.revolution() && skipped < run { skipped } else { 0 }
     }
 
-    /// Writes `count` sectors from `first`, each only when its data has arrived, and the first not before
-    /// `lands`. With `on_arrival`, a track's part of which all data has arrived may be begun in its middle.
+    /// Writes each sector only when its data has arrived, and the first not before `lands`. With `on_arrival`, a
+    /// track's part may be begun in its middle if all of its data has arrived.
     #[allow(clippy::too_many_arguments, reason = "the terms of one write")]
     pub(in crate::disk) fn write_supplied(
         &mut self,

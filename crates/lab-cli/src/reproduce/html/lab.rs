@@ -53,7 +53,6 @@ fn published_ratio(outcome: &StepOutcome, measure: usize, variant: Option<usize>
     outcome.compared.iter().find(of)
 }
 
-/// Returns the first arm that is not aligned.
 fn misaligned(step: &LabStep) -> Option<usize> {
     (0..step.arms.len()).find(|arm| step.aligned() != Some(*arm))
 }
@@ -79,7 +78,6 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
     })
 }
 
-/// Draws our ratio beside the published one, for each measure.
 fn compared_chart(step: &LabStep, outcome: &StepOutcome) -> String {
     let Some(arm) = misaligned(step) else { return String::new() };
     let groups = step.measures.iter().enumerate().map(|(index, measure)| {

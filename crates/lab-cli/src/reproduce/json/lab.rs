@@ -100,7 +100,6 @@ struct Compared<'a> {
     band: Option<BandReport>,
 }
 
-/// Reports a step, with its result if it was run.
 pub(super) fn step<'a>(
     step: &'a LabStep,
     outcome: Option<&'a StepOutcome>,

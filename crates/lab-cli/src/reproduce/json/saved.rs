@@ -14,7 +14,6 @@ use straddle_lab::reproduce::experiment::Statistic;
 use straddle_lab::reproduce::joint::{Figure, Origin, base, own};
 use straddle_lab::reproduce::lab::error;
 
-/// The figures of a step that was run on a drive and compared.
 pub(crate) struct Part {
     pub(crate) experiment: String,
     pub(crate) step: String,

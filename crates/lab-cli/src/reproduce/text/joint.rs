@@ -7,7 +7,6 @@ use straddle_lab::reproduce::joint::{Joint, Score, Totals};
 
 use crate::reproduce::json::JudgedFigures;
 
-/// How a policy is chosen.
 pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the \
                                most of them within 20 % of the published values. Ties are decided by the \
                                number within 25 %, then by the worst ratio to a published value (the one \
@@ -38,7 +37,6 @@ fn best(joint: &Joint) -> String {
     format!("{} on {}", policy(joint.chosen), printable(&joint.drive))
 }
 
-/// Returns the totals, and each drive with its policies.
 pub(crate) fn judged(judged: &JudgedFigures) -> String {
     let JudgedFigures { joints, published } = judged;
     if joints.is_empty() {
@@ -62,7 +60,6 @@ pub(crate) fn judged(judged: &JudgedFigures) -> String {
     text + &format!("\n{}\n", paint(style::FAINT, &wrap(RULE, "")))
 }
 
-/// Returns how many figures were compared, and how the model came to them.
 fn compared(totals: &Totals, published: usize) -> String {
     let Totals { figures, fitted, own, own_predicted, .. } = totals;
     format!(
@@ -97,7 +94,6 @@ fn table(joints: &[Joint]) -> String {
     trimmed(&table)
 }
 
-/// Returns the cells of a policy.
 pub(crate) fn cells(joint: &Joint, score: &Score) -> Vec<String> {
     let marks = [("chosen", joint.chosen == score.policy), ("own", joint.own == score.policy)];
     let marks: Vec<&str> =

@@ -23,7 +23,6 @@ pub(super) fn not_run(step: &LabStep) -> String {
     line(&format!("not run, because it needs the lab: {}", step.title), "  ", style::FAINT)
 }
 
-/// Returns a step's tables, below its title and notes and above what the run took.
 pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, is_verbose: bool) -> String {
     let title = format!("{}: {} on {}", step.name, step.title, of_lab(outcome));
     let mut text = line(&title, "  ", style::HEADING);
@@ -56,13 +55,11 @@ pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>,
     text
 }
 
-/// Aligns all columns of the table to the right, except the first.
 fn right_aligned(mut table: Table, columns: usize) -> String {
     right(&mut table, 1..=columns);
     trimmed(&table) + "\n"
 }
 
-/// Describes the host of the time, if the step has one.
 pub(crate) fn host(step: &LabStep) -> Option<String> {
     let value = |setting: &Setting| format!("{} = {}", setting.key.name(), setting.value);
     let values: Vec<String> = step.host.settings.iter().map(value).collect();
@@ -78,7 +75,6 @@ pub(crate) fn whose(readers: &Readers) -> String {
     if whose.is_empty() { "none".to_owned() } else { whose.join(", ") }
 }
 
-/// Names a variant on an arm.
 pub(crate) fn place(step: &LabStep, variant: usize, arm: usize) -> String {
     let variant = step.variants.get(variant).map_or(String::new(), |name| format!("{name} "));
     format!("{variant}{}", step.arms[arm].name)
@@ -182,7 +178,6 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     painted(&table, styles).collect()
 }
 
-/// Returns the range over the runs.
 pub(crate) fn sampling(compared: &Comparison) -> String {
     compared.sampling.map_or_else(dash, |(low, high)| format!("{}..{}", number(low), number(high)))
 }
@@ -222,7 +217,6 @@ pub(crate) fn named(step: &LabStep, compared: &Comparison) -> String {
     printable(&format!("{}, {what}", parts.join(", ")))
 }
 
-/// Returns a sentence for each guest that failed.
 pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
     let sentence = |cell: &Cell| {
         let failure = cell.failure.as_deref().unwrap_or_default();
@@ -231,7 +225,6 @@ pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
     outcome.failed().map(sentence).collect()
 }
 
-/// Returns what was run, and what it took.
 pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
     let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
     let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();

@@ -10,13 +10,10 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-/// The bit in the numbers of x32's calls.
 const X32: libc::c_long = 0x4000_0000;
 
-/// Set-user-ID and set-group-ID.
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
-/// The bit that, among the file types that mknod creates, only devices have. Symbolic links have it too, but
-/// mknod does not create them.
+/// Of mknod's file types, only devices have this bit. Symbolic links have it too, but mknod does not create them.
 const DEVICE: u64 = 0o020_000;
 /// O_CREAT and O_TMPFILE. Without them the mode argument is ignored.
 const CREATES: [u64; 2] = [0o100, 0o20_000_000];
@@ -60,7 +57,6 @@ const METADATA: [libc::c_long; 18] = [
     libc::SYS_fremovexattr,
 ];
 
-/// Calls with a mode, and the index of that argument.
 const MODES: [(libc::c_long, u8); 7] = [
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
@@ -79,12 +75,10 @@ const FCHMODAT2: libc::c_long = 452;
 /// Calls, and when they are refused: always without rules, or if one of them applies.
 type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
-/// Filters that are ready to be installed: one for each error.
 pub(super) struct Filter([BpfProgram; 2]);
 
 impl Filter {
-    /// Refuses mounts, devices and set-ID files and, if `is_strict`, also changes of modes, owners, times and
-    /// attributes.
+    /// If `is_strict`, it also refuses changes of modes, owners, times and attributes.
     pub(super) fn new(is_strict: bool) -> Result<Self, BackendError> {
         let missing = MISSING.map(|call| (call, Vec::new())).into();
         Ok(Self([program(refused(is_strict)?, libc::EPERM)?, program(missing, libc::ENOSYS)?]))

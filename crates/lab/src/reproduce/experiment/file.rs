@@ -10,7 +10,6 @@ use super::lab_file::{self, LabFile};
 use super::{Arm, Experiment, ExperimentError, Measure, Published, Source, Step, builtin};
 
 const LARGEST_FILE: u64 = 1 << 20;
-/// The default for the largest acceptable error: a fifth.
 const LIMIT_PERCENT: f64 = 20.0;
 
 #[derive(Deserialize)]
@@ -87,7 +86,7 @@ fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, Ex
     })
 }
 
-/// Checks one experiment; every error names the experiment.
+/// Every error names the experiment.
 pub(super) struct Check<'a> {
     name: &'a str,
 }
@@ -106,7 +105,6 @@ impl Check<'_> {
         if is_so { Ok(()) } else { Err(self.impossible(place, reason)) }
     }
 
-    /// Checks a published figure and the ends of its range, if it has any.
     pub(super) fn range(
         &self,
         place: &str,
@@ -135,7 +133,6 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Completes a step as in the file: with the drive of the experiment, and with its measures.
     fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
         let place = format!("step {}", step.name);
         let arms = &step.arms;

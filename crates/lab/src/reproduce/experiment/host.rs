@@ -1,6 +1,5 @@
-//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one. Every
-//! value has a source, and is applied by a setting that Linux has, a mount option, or the number of requests
-//! that the drive is sent at once.
+//! The host of an experiment's time, as far as a guest's kernel or its drive can be set to be one, by a setting that
+//! Linux has, a mount option, or the number of requests that the drive is sent at once. Every value has a source.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +79,7 @@ impl Host {
 }
 
 impl Key {
-    /// Returns its name in files, the kernel's files that take the value, if it is one of the kernel's, and
-    /// the values that make sense, for a number.
+    /// Returns its name in files, the kernel's files that take the value, if any, and the limits of a number.
     const fn row(self) -> (&'static str, Option<&'static str>, Option<(i64, i64)>) {
         match self {
             Self::Scheduler => ("scheduler", Some("/sys/block/vd[a-z]/queue/scheduler"), None),
@@ -153,7 +151,7 @@ impl Host {
 }
 
 impl HostFile {
-    /// Returns the host: the preset's values, with those of the file in place of them.
+    /// The values of the file replace those of the preset.
     pub(super) fn host(&self) -> Result<Host, String> {
         let mut host = match &self.preset {
             Some(name) => Host::preset(name).ok_or_else(|| {
@@ -171,7 +169,6 @@ impl HostFile {
     }
 }
 
-/// Returns a value as the kernel is given it.
 fn plain(key: Key, value: &toml::Value) -> Result<String, String> {
     match (key.row().2, value) {
         (None, toml::Value::String(name)) => {

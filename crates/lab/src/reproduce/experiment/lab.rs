@@ -1,5 +1,4 @@
-//! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives. It runs
-//! nothing.
+//! The part of an experiment that needs a kernel: scripts that a guest runs on modelled drives.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -22,10 +22,8 @@ const MEMBERS: std::ops::RangeInclusive<usize> = 1..=8;
 /// A partition begins at 16 TiB at most.
 const LAST_SECTOR: u64 = (16 << 40) / SECTOR;
 const MOST_FILES: u32 = 2_000_000;
-/// The largest input generated, in MiB.
 const MOST_MEBIBYTES: u32 = 64 * 1024;
 
-/// A step, on one drive or several.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LabFile {
@@ -54,7 +52,7 @@ pub(super) struct LabFile {
     environment: BTreeMap<String, String>,
     #[serde(default)]
     published: Vec<LabPublished>,
-    /// The drives that it runs on, instead of one.
+    /// Instead of the experiment's drive.
     #[serde(default)]
     drives: Vec<DriveFile>,
 }
@@ -123,7 +121,6 @@ pub(super) fn steps(
     Ok(steps)
 }
 
-/// Returns the text of a shipped script by name, or of a file beside the experiment's file.
 fn script(
     check: &Check<'_>,
     place: &str,
@@ -174,7 +171,6 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
     step.published.iter().try_for_each(|published| figure(check, place, step, published))
 }
 
-/// Checks that an arm's partition can be made.
 fn positioned<E>(
     arm: &LabArm,
     table: PartitionTable,
@@ -196,7 +192,6 @@ fn positioned<E>(
     ensure(fits, format!("an MBR can address at most {MOST_SECTORS_MBR} sectors"))
 }
 
-/// Checks that an input can be generated.
 fn generated<E>(input: &Input, ensure: impl Fn(bool, String) -> Result<(), E>) -> Result<(), E> {
     let (Input::Tarball { mebibytes, files, folders } | Input::Trees { files, folders, mebibytes }) = *input;
     let is_tree = (1..=MOST_FILES).contains(&files) && (1..=files).contains(&folders);

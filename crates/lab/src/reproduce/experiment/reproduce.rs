@@ -104,9 +104,8 @@ pub struct Tally {
 }
 
 impl Experiment {
-    /// Runs every step, on `drive` if given, otherwise on the step's own. `open` opens profiles. The steps
-    /// run in parallel, each offset on a drive fresh from power-on, so the figures are the same on every
-    /// machine.
+    /// Runs every step, on `drive` if given, otherwise on the step's own. The steps run in parallel, each offset on a
+    /// drive fresh from power-on, so the figures are the same on every machine.
     pub fn reproduce(
         &self,
         drive: Option<&str>,
@@ -144,9 +143,8 @@ impl Experiment {
         Ok(Outcome { steps: steps.collect() })
     }
 
-    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into `outcome`,
-    /// that of [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no
-    /// band.
+    /// Runs every step with each plausible policy of read-modify-write, and puts the bands into the `outcome` of
+    /// [`Experiment::reproduce`] on the same drive. A drive on which they make no difference has no band.
     pub fn band(&self, drive: Option<&str>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
         for (step, own) in self.steps.iter().zip(&mut outcome.steps) {
             let Some(policies) = Policies::of(&own.profile) else { continue };
@@ -216,8 +214,7 @@ impl Pair {
         self.published.map(|published| self.modelled / published - 1.0)
     }
 
-    /// Whether a plausible policy gives the published value to within `limit`; `None` without a band or a
-    /// published value.
+    /// Whether a plausible policy gives the published value to within `limit`; `None` if either is missing.
     pub fn is_explained(&self, limit: f64) -> Option<bool> {
         let published = self.published?;
         Some(self.band.as_ref()?.explains(|value| value / published - 1.0, limit))

@@ -1,8 +1,8 @@
 //! The search: a grid over the whole range, then smaller and smaller steps from its best points.
 //!
-//! Time as a function of a knob is a staircase: a sector is either just reached or missed by a revolution. So
-//! a point is judged together with its neighbours, by the worst of a value and of those [`MARGIN`] to either
-//! side. That puts the values into the middle of a step.
+//! Time as a function of a knob is a staircase: a sector is either just reached or missed by a revolution. So a point
+//! is judged by the worst of a value and of those [`MARGIN`] to either side, which puts the values into the middle of
+//! a step.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,13 @@ use straddle_measure::bench::Progress;
 
 use crate::reproduce::float;
 
-/// How far to either side a value is also tried: 3 %.
+/// How far to either side a value is also tried.
 pub(super) const MARGIN: f64 = 0.03;
-/// Smaller differences between values are not searched: 1 %.
+/// Smaller differences between values are not searched.
 const RESOLUTION: f64 = 0.01;
-/// Most points of the grid, over all knobs.
 const GRID: usize = 64;
 /// Best points of the grid from which the refinement starts.
 const STARTS: usize = 3;
-/// Points of the grid that are computed in parallel.
 const TOGETHER: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +31,6 @@ pub(super) struct Found {
 /// The position of each knob between its bounds, 0 to 1 on a logarithmic scale.
 type Point = Vec<f64>;
 
-/// Returns the worst error with these values; infinite if it exceeds the given bound.
 type Worst<'a> = dyn Fn(&[f64], f64) -> f64 + Sync + 'a;
 
 struct Search<'a> {
@@ -41,13 +38,12 @@ struct Search<'a> {
     worst: &'a Worst<'a>,
     /// The smallest worst error so far. A point that is worse on its own is neither the best nor beside it.
     least: f64,
-    /// The errors computed so far, each with the bound up to which it was computed. The key is the bits of
-    /// the values, which for positive numbers sort as the numbers do.
+    /// Each with the bound up to which it was computed. The key is the bits of the values; for positive numbers they
+    /// sort as the numbers do.
     known: BTreeMap<Vec<u64>, (f64, f64)>,
 }
 
-/// Finds the values within the knobs' bounds with the smallest `worst`, whatever the profile's present
-/// values.
+/// Finds the values with the smallest `worst`, whatever the profile's present values.
 pub(super) fn search(knobs: &[Knob], worst: &Worst<'_>, progress: &mut dyn Progress) -> Found {
     let mut search = Search { knobs, worst, least: f64::INFINITY, known: BTreeMap::new() };
     if knobs.is_empty() {
@@ -67,7 +63,6 @@ pub(super) fn search(knobs: &[Knob], worst: &Worst<'_>, progress: &mut dyn Progr
     Found { values: search.values(&best.1), worst_nearby: best.0, evaluations: search.known.len() }
 }
 
-/// Returns the points of the grid along each knob, for this number of knobs.
 fn points_each(knobs: usize) -> usize {
     let fits = |each: &usize| {
         u32::try_from(knobs).ok().and_then(|knobs| each.checked_pow(knobs)).is_some_and(|all| all <= GRID)
@@ -88,8 +83,7 @@ fn grid(knobs: usize, each: usize) -> Vec<Point> {
     product(std::iter::repeat_n(axis, knobs))
 }
 
-/// Rounds a value as a profile would have it: to three digits, and to a whole number if the knob requires
-/// one.
+/// Rounds to three digits, and to a whole number if the knob requires one.
 fn rounded(knob: &Knob, value: f64) -> f64 {
     let three = 10_f64.powf(value.log10().floor() - 2.0);
     let digits = if knob.whole { three.max(1.0) } else { three };
@@ -105,8 +99,7 @@ impl Search<'_> {
         self.knobs.iter().zip(point).map(value).collect()
     }
 
-    /// Returns the worst error for each set of values, cached or computed in parallel; infinite above
-    /// `bound`.
+    /// Cached or computed in parallel; infinite above `bound`.
     fn evaluate(&mut self, all: &[Vec<f64>], bound: f64) -> Vec<f64> {
         let key = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<u64>>();
         let mut new: BTreeMap<Vec<u64>, &Vec<f64>> = BTreeMap::new();
@@ -138,8 +131,8 @@ impl Search<'_> {
         best.into_iter().map(|(_, point)| point).collect()
     }
 
-    /// Returns the worst error at and around each point; infinite if the point itself is no better than the
-    /// best so far.
+    /// Returns the worst error at and around each point; infinite if the point itself is no better than the best so
+    /// far.
     fn nearby(&mut self, points: &[Point]) -> Vec<f64> {
         let bound = self.least;
         let values: Vec<_> = points.iter().map(|point| self.values(point)).collect();

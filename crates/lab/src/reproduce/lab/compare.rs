@@ -98,8 +98,8 @@ pub struct Readers {
     pub drive: f64,
 }
 
-/// The share of the kernel's writes below which reads do not count: mke2fs, for one, looks at a few blocks,
-/// and a few writes of every program are less than a sector.
+/// The share of the kernel's writes below which reads do not count: mke2fs looks at a few blocks, and a few writes of
+/// every program are less than a sector.
 const FEW: f64 = 0.01;
 
 impl Readers {
@@ -122,8 +122,8 @@ pub fn error(of: Statistic, published: f64, range: Option<(f64, f64)>, value: f6
 }
 
 impl Comparison {
-    /// Returns our error as a share of the published figure. If each ratio has to lie in a range, it is
-    /// relative to the end that is exceeded.
+    /// Returns our error as a share of the published figure or, where each ratio has to lie in a range, of
+    /// the end that is exceeded.
     pub fn error(&self) -> Option<f64> {
         self.ours.map(|ours| self.error_of(ours))
     }
@@ -148,7 +148,6 @@ impl Comparison {
     }
 }
 
-/// Returns the cells of a variant on an arm that did not fail.
 fn measured(
     cells: &[Cell],
     variant: usize,
@@ -160,8 +159,7 @@ fn measured(
     })
 }
 
-/// Returns the figures of a step's cells with this policy, or with the drive's own. The time of a shortened
-/// part is multiplied by `scale`.
+/// For this policy, or the drive's own. The time of a shortened part is multiplied by `scale`.
 pub(crate) fn figures(step: &LabStep, cells: &[Cell], policy: Option<RmwPolicy>, scale: u32) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (measure, wanted) in step.measures.iter().enumerate() {
@@ -191,8 +189,7 @@ pub(crate) fn figures(step: &LabStep, cells: &[Cell], policy: Option<RmwPolicy>,
     figures
 }
 
-/// Returns who read before a write, for each variant and arm, if the step's programs write to the drive
-/// itself and had their requests counted.
+/// Only for a step whose programs write to the drive itself and had their requests counted.
 pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
     let mut readers = Vec::new();
     for variant in 0..step.variants().len() {
@@ -216,8 +213,8 @@ pub(crate) fn readers(step: &LabStep, cells: &[Cell]) -> Vec<Readers> {
     readers
 }
 
-/// Returns the figures as the fastest and as the slowest run of each cell would give them; a ratio is that of
-/// the slowest run to the aligned arm's fastest, and the other way round.
+/// By the fastest and the slowest run of each cell; a ratio is that of the slowest run to the aligned arm's fastest,
+/// and the other way round.
 fn extremes(figures: &[Figure]) -> [Vec<Figure>; 2] {
     let aligned = |of: &Figure| {
         let same = |other: &&Figure| {
@@ -238,8 +235,7 @@ fn extremes(figures: &[Figure]) -> [Vec<Figure>; 2] {
     ]
 }
 
-/// Returns every published figure beside ours, with the range over the runs and the band of the policies'
-/// figures.
+/// With the range over the runs and the band of the policies' figures.
 pub(crate) fn banded(
     step: &LabStep,
     figures: &[Figure],
@@ -285,8 +281,7 @@ fn variant(step: &LabStep, name: Option<&String>) -> Option<usize> {
     name.and_then(|name| step.variants.iter().position(|known| known == name))
 }
 
-/// Returns an arm's figure, unless only ratios can be compared, and its ratio to the aligned arm if that was
-/// published.
+/// Returns an arm's figure, unless only ratios can be compared, and its ratio if that was published.
 fn of_arm(
     step: &LabStep,
     figures: &[Figure],
@@ -331,7 +326,6 @@ fn of_arm(
     (!wanted.ratio_only).then_some(figure).into_iter().chain(ratio).collect()
 }
 
-/// Returns the published statistic of the variants' ratios, beside ours.
 fn of_ratios(
     step: &LabStep,
     figures: &[Figure],

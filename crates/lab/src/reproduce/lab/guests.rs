@@ -10,8 +10,8 @@ use crate::guest::{Charges, GuestDrive, Kernel, Limits, Partition, Task};
 use crate::reproduce::lab::job::{Ended, Job, JobDrive, LabError, Machine};
 use crate::reproduce::policy;
 
-/// How many guests of this much memory the host runs at once: one per processor, if they and the contents of
-/// their drives (a quarter as much) fit into its memory.
+/// How many guests of this much memory run at once: one per processor, if they and their drives' contents (a quarter
+/// as much) fit into the host's.
 pub fn at_once(memory: u64) -> NonZeroUsize {
     let info = rustix::system::sysinfo();
     let host = info.totalram.saturating_mul(u64::from(info.mem_unit));
@@ -27,7 +27,6 @@ pub struct Guests<'a> {
     host_limit: Duration,
     stop: &'a AtomicBool,
     unconfined: bool,
-    /// The processors to which no guest is bound at the moment.
     free: Mutex<BTreeSet<usize>>,
 }
 

@@ -1,7 +1,7 @@
 //! Runs jobs on this machine's own kernel and a real device: the same scripts and figures, in real time.
 //!
-//! Invariants: a device is used only if its owner has given it up by name and nothing else uses it. It stays
-//! locked from then on, and after each job nothing of it is mounted. One job runs at a time.
+//! Invariants: a device is used only if its owner has given it up by name and nothing else uses it. It stays locked,
+//! and after each job nothing of it is mounted. One job runs at a time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,10 +30,8 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// This machine, and the device given up to it.
 pub struct Host<'a> {
     device: PathBuf,
-    /// Bytes per logical sector.
     sector: u64,
     stop: &'a AtomicBool,
-    /// Held by the running job.
     turn: Mutex<()>,
     /// The device, locked. Not opened with O_EXCL, which would prevent creating and mounting its partitions.
     _claimed: (File, Claim),
@@ -59,21 +57,20 @@ impl<'a> Host<'a> {
         Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
     }
 
-    /// Returns the device's size in bytes; 0 if the kernel does not tell it.
+    /// Returns the device's size in bytes; 0 if the kernel does not report it.
     fn size(&self) -> u64 {
         let name = self.device.file_name().unwrap_or_default();
         let text = fs::read_to_string(Path::new("/sys/block").join(name).join("size")).unwrap_or_default();
         text.trim().parse::<u64>().map_or(0, |sectors| sectors.saturating_mul(SECTOR))
     }
 
-    /// Returns the path of the first partition's node.
     fn partition(&self) -> PathBuf {
         let name = self.device.to_string_lossy();
         let separator = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
         PathBuf::from(format!("{name}{separator}1"))
     }
 
-    /// Creates the drive's only partition, which begins at byte `start`, and waits for its node.
+    /// Waits for the partition's node.
     fn partition_at(&self, start: u64, partition: Partition) -> Result<PathBuf, LabError> {
         let failure = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
         if !start.is_multiple_of(self.sector) {
@@ -100,7 +97,6 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Opens and locks the device, unless it or a partition of it is in use.
 fn claim(path: &Path) -> Result<(File, Claim), LabError> {
     let in_use = |by: String| LabError::InUse { path: path.to_owned(), by };
     let open = |flags: OFlags| {
@@ -125,7 +121,6 @@ fn claim(path: &Path) -> Result<(File, Claim), LabError> {
 }
 
 impl LabError {
-    /// Returns a converter for I/O errors about `path`.
     fn on(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let doing = path.display().to_string();
         move |source| Self::Io { doing, source }
@@ -152,7 +147,6 @@ fn run(program: &str, words: &[&str], input: &str, device: &Path) -> Result<(), 
     }
 }
 
-/// The folder with a job's mount point and other files, for as long as the job runs.
 struct Folder(crate::guest::RunFolder);
 
 impl Folder {
@@ -184,7 +178,7 @@ fn end(child: &mut Child) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until this is true, or for as long as anything may take; returns whether it is.
+/// Returns whether this becomes true within [`PATIENCE`].
 fn in_time(is_so: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     loop {

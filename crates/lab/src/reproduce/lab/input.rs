@@ -1,5 +1,5 @@
-//! What the experiments' scripts read: generated data that is the same to the byte on every machine, or the user's
-//! own. It is generated once, into a folder of the cache that appears complete or not at all.
+//! What the scripts read: generated data that is the same to the byte on every machine, or the user's own. It is
+//! generated once, into a folder of the cache that appears complete or not at all.
 
 mod tarball;
 mod text;
@@ -17,7 +17,6 @@ use crate::reproduce::experiment::Input;
 const VERSION: u32 = 1;
 /// File in each folder that says what the folder holds; written last.
 const STAMP: &str = "stamp";
-/// Prefix of the name of a folder that is still being written.
 const UNFINISHED: &str = ".making-";
 
 /// Where inputs come from.
@@ -69,7 +68,6 @@ impl Inputs {
         }
     }
 
-    /// Returns the generated input, from the cache if it is there.
     fn made(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
         let (key, variable, value, description) = described(input, self.seed);
         let folder = self.cache.join(&key);
@@ -109,7 +107,6 @@ impl Inputs {
         fs::write(into.join(STAMP), stamp(key, size))
     }
 
-    /// Removes what killed processes have left.
     fn sweep(&self) {
         for entry in fs::read_dir(&self.cache).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -123,7 +120,6 @@ impl Inputs {
     }
 }
 
-/// Returns the folder's name, the script's variable, its value, and a description.
 fn described(input: &Input, seed: u64) -> (String, &'static str, &'static str, String) {
     match input {
         Input::Tarball { mebibytes, files, folders } => (
@@ -151,7 +147,6 @@ fn stamp(key: &str, size: u64) -> String {
     format!("{key} {size}\n")
 }
 
-/// Whether the folder is complete.
 fn is_whole(folder: &Path, key: &str) -> bool {
     let size = fs::metadata(folder.join("linux.tar")).map_or(0, |file| file.len());
     fs::read_to_string(folder.join(STAMP)).is_ok_and(|text| text == stamp(key, size))

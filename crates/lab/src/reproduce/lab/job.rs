@@ -1,5 +1,5 @@
-//! What a guest has to do, and the result: plain values. Code that makes jobs knows nothing of guests, and
-//! code that runs them knows nothing of experiments.
+//! What a guest has to do, and the result. Code that makes jobs knows nothing of guests, and code that runs them
+//! knows nothing of experiments.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Runs the lab steps of published experiments.
 //!
-//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh from power-on.
-//! Cells run in parallel, and nothing depends on their order. A failing script costs its cell; a guest that
-//! cannot be run ends everything.
+//! Invariants: a cell (one run of a variant on an arm) is a guest of its own on a drive fresh from power-on. Cells
+//! run in parallel, and nothing depends on their order. A failing script costs its cell; a guest that cannot be run
+//! ends everything.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -162,8 +162,7 @@ pub fn reproduce(
     Ok(outcomes)
 }
 
-/// Returns the cells of a step, in order: those of an arm with the drive's own policy, then with each of the
-/// others.
+/// In order: those of an arm with the drive's own policy, then with each of the others.
 fn cells_of(
     index: usize,
     planned: &Planned<'_>,
@@ -210,8 +209,7 @@ fn cells_of(
     tasks
 }
 
-/// Runs the tasks; the results are in their order. The first guest that cannot be run becomes the error, with
-/// its index.
+/// The results are in the order of the tasks. The first guest that cannot be run becomes the error, with its index.
 fn run_all(
     machine: &dyn Machine,
     tasks: &[Pending],
@@ -264,7 +262,6 @@ fn run_all(
     }
 }
 
-/// Returns why a cell failed, if it did.
 fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
     if ended.status != 0 {
         let last =

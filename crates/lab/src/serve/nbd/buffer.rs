@@ -37,7 +37,6 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Records that `bytes` bytes of the room were filled.
     pub(super) fn extend(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
@@ -60,12 +59,10 @@ impl Buffer {
         }
     }
 
-    /// Removes the first `bytes` bytes.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// Removes and returns the first `bytes` bytes, if there are as many.
     pub(super) fn take(&mut self, bytes: usize) -> Option<&[u8]> {
         let start = self.start;
         if self.len() < bytes {

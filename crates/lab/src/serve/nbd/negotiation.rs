@@ -62,11 +62,9 @@ pub enum Violation {
 pub(super) enum Stage {
     /// The greeting is sent; the client's flags come next.
     Flags,
-    /// Options come next.
     Options {
         no_zeroes: bool,
     },
-    /// Requests come next.
     Transmission,
     Ended,
 }
@@ -158,8 +156,8 @@ fn options(
     goes_on
 }
 
-/// Parses the data of INFO and GO: length of the name, name, number of types of information, and those, 16 bits
-/// each. Returns the name and the types.
+/// The data of INFO and GO: length of the name, name, number of types of information, and those, 16 bits each.
+/// Returns the name and the types.
 fn asked_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -168,7 +166,6 @@ fn asked_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (wanted.len() == 2 * usize::from(u16::from_be_bytes(*count))).then_some((name, wanted))
 }
 
-/// Sends the mandatory information, and what the client requested.
 fn tell(answer: &mut impl FnMut(u32, &[&[u8]]), export: &Export, wanted: &[u8]) {
     let asks = |kind: u16| wanted.chunks(2).any(|asked| asked == kind.to_be_bytes());
     let (size, flags) = (export.size.to_be_bytes(), export.flags().to_be_bytes());

@@ -52,20 +52,17 @@ pub enum Kind {
     Trim,
 }
 
-/// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) length: u32,
-    /// Bytes of data that follow the header.
     pub(super) payload: u32,
     pub(super) asked: Asked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// A request for the drive.
     Request(Kind),
     /// To be answered with this error.
     Error(u32),

@@ -1,8 +1,8 @@
 //! One client: the bytes received, the requests outstanding, and the bytes to send.
 //!
-//! Memory is limited whatever the client does. It is read from only while it has less than [`MOST_OWED`] bytes
-//! of replies outstanding or unsent, and fewer than [`MOST_IN_FLIGHT`] requests. The data of a read are fetched
-//! from the store when they can soon be sent.
+//! Memory is limited whatever the client does: it is read from only while it has less than [`MOST_OWED`] bytes of
+//! replies outstanding or unsent, and fewer than [`MOST_IN_FLIGHT`] requests. The data of a read are fetched from the
+//! store when they can soon be sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,17 +12,14 @@ use crate::serve::nbd::negotiation::{self, Stage};
 use crate::serve::nbd::request::{Asked, Header, Kind, REQUEST_BYTES};
 use crate::serve::nbd::{Export, Violation};
 
-/// The most requests of one client at a time.
 const MOST_IN_FLIGHT: usize = 1024;
 /// The most bytes of replies to be sent to one client.
 const MOST_OWED: u64 = 64 << 20;
-/// Bytes read from the socket at a time.
 const READ_BYTES: usize = 256 << 10;
 /// Bytes fetched from the store at a time.
 const PIECE: usize = 256 << 10;
 /// A client is not read from while this many bytes of short replies are unsent.
 const MOST_UNSENT: usize = 1 << 20;
-/// Requests of more bytes than this are large.
 const LARGE: usize = 1 << 20;
 
 const REPLY_MAGIC: u32 = 0x6744_6698;
@@ -43,7 +40,6 @@ pub struct Wanted<'a> {
     pub data: &'a [u8],
 }
 
-/// A reply that is not yet in the output.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     cookie: u64,
@@ -51,7 +47,6 @@ struct Due {
     /// First byte of the data that remains to be sent.
     offset: u64,
     left: u32,
-    /// Whether its header is in the output.
     has_begun: bool,
 }
 
@@ -134,8 +129,7 @@ impl Session {
         self.stage = Stage::Ended;
     }
 
-    /// Returns the next request for the drive; `None` until more bytes arrive or some are sent. Everything else
-    /// is handled here.
+    /// Returns the next request for the drive; `None` until more bytes arrive or some are sent.
     pub fn next(&mut self, export: &Export) -> Result<Option<Wanted<'_>>, Violation> {
         if self.needed <= LARGE {
             self.input.shrink();
@@ -199,8 +193,8 @@ impl Session {
         }
     }
 
-    /// Fetches the data to be sent next by `read`, which gets the first byte and the buffer. An error in the
-    /// middle of a reply cannot be reported, so the client must be disconnected.
+    /// Fetches the data to be sent next by `read`, which gets the first byte and the buffer. After an error the
+    /// client must be disconnected: the middle of a reply cannot report one.
     pub fn fill(&mut self, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> io::Result<()> {
         while self.output.len() < PIECE {
             let Some(mut due) = self.due.pop_front() else { return Ok(()) };
@@ -232,7 +226,6 @@ impl Session {
         Ok(())
     }
 
-    /// Reduces the bytes owed by those of a read of this length.
     fn settle(&mut self, length: u32) {
         if length > 0 {
             self.owed = self.owed.saturating_sub(REPLY_BYTES + u64::from(length));

@@ -19,15 +19,11 @@ use crate::vhost::{self, BlockRequest, Connection, Received, Status, VhostError}
 const KEPT: usize = 1 << 20;
 /// The bytes of a virtual machine's data that may be at the drive at a time. A larger request goes alone.
 const MOST_DATA: u64 = 64 << 20;
-/// The longest control command, in bytes.
 const LONGEST_LINE: usize = 256;
 
-/// Why a client is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// It disconnected, or its connection failed.
     Left,
-    /// It violated the protocol.
     Broken,
 }
 
@@ -52,7 +48,6 @@ pub(super) enum Client {
 pub(super) struct NbdClient {
     pub(super) stream: Stream,
     pub(super) session: Session,
-    /// Whether the poller waits for it to become readable, and writable.
     interest: (bool, bool),
 }
 
@@ -74,7 +69,6 @@ impl NbdClient {
         }
     }
 
-    /// Submits all complete requests to the drive.
     pub(super) fn pump(
         &mut self,
         owner: u64,
@@ -150,13 +144,10 @@ fn errno_of(error: &MediaError) -> u32 {
 
 pub(super) struct VhostClient {
     pub(super) connection: Connection,
-    /// Copies of the descriptors that are waited for. The guest keeps its own open, so closing one does not end
-    /// the wait.
+    /// Copies of the descriptors in the poller. The guest keeps its own open, so closing one does not end the wait.
     kicks: Vec<OwnedFd>,
     requests: HashMap<u64, BlockRequest>,
-    /// Requests taken from the rings but not yet submitted to the drive.
     waiting: VecDeque<BlockRequest>,
-    /// Bytes of data at the drive.
     in_flight: u64,
     next: u64,
     taken: Vec<BlockRequest>,
@@ -177,7 +168,6 @@ impl VhostClient {
         }
     }
 
-    /// Handles a message, or the kick of a queue.
     pub(super) fn read(&mut self, token: u64, poller: &Poller) -> Result<(), Gone> {
         let (base, source) = (token & !0xff, token & 0xff);
         if source > 0 {
@@ -271,7 +261,6 @@ impl VhostClient {
     }
 }
 
-/// Returns the bytes of data that a request transfers.
 const fn data(request: &BlockRequest) -> u64 {
     match request.kind {
         vhost::Kind::Read | vhost::Kind::Write => request.length,
@@ -289,7 +278,6 @@ impl ControlClient {
         Self { stream, line: Vec::new() }
     }
 
-    /// Returns the commands that have arrived, one per line.
     pub(super) fn read(&mut self) -> Result<Vec<String>, Gone> {
         let mut bytes = [0; LONGEST_LINE];
         match self.stream.read(&mut bytes)? {
@@ -315,7 +303,6 @@ impl ControlClient {
     }
 }
 
-/// Describes the drive as an NBD export.
 pub(super) fn export(profile: &Profile) -> Export {
     let claims = &profile.claims;
     let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(LARGEST_REQUEST);

@@ -10,7 +10,6 @@ use rustix::event::{Timespec, epoll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 use signal_hook::{SigId, low_level};
 
-/// The most events taken from the system at a time.
 const EVENTS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +41,11 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Waits for the source to become readable.
     pub(super) fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
     }
 
-    /// The same once per change (edge-triggered), so that the source need not be read.
+    /// Once per change (edge-triggered), so that the source need not be read.
     pub(super) fn add_edges(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
@@ -62,7 +60,6 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, source);
     }
 
-    /// Sets the timer; `None` stops it.
     pub(super) fn arm(&mut self, after: Option<Duration>) -> io::Result<()> {
         if after.is_none() && !self.armed {
             return Ok(());
@@ -129,7 +126,6 @@ fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// The signals that end the server, as bytes of a pipe.
 pub(super) struct Signals {
     pub(super) pipe: UnixStream,
     ids: Vec<SigId>,

@@ -40,8 +40,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Writes to random blocks: T. Miller's program of 2010, with its arithmetic. The block is random() %
-    /// `blocks`, the byte is `start` + block · `size` + `offset`.
+    /// Writes to random blocks: T. Miller's program of 2010, with its arithmetic. The block is random() % `blocks`,
+    /// the byte is `start` + block · `size` + `offset`.
     pub const RANDOM_WRITE: Self = Self {
         name: "random-write",
         about: "4 KiB writes to random blocks, as in T. Miller's 2010 article",
@@ -52,8 +52,7 @@ impl Pattern {
         ..Self::SEQUENTIAL_READ
     };
 
-    /// Writes a fixed distance apart: D. E. Smørgrav's phybs. The byte is `start` + `offset` + index ·
-    /// `stride`.
+    /// Writes a fixed distance apart: D. E. Smørgrav's phybs. The byte is `start` + `offset` + index · `stride`.
     pub const STRIDED_WRITE: Self = Self {
         name: "strided-write",
         about: "4 KiB writes at fixed intervals, as in phybs",
@@ -72,8 +71,8 @@ impl Pattern {
         ..Self::SEQUENTIAL_READ
     };
 
-    /// Consecutive writes, and one fsync at the end, whose time counts. The size is that of the requests to
-    /// the drive: where a page cache merges dd's blocks first, the size after merging.
+    /// Consecutive writes, and one fsync at the end, whose time counts. The size is that of the drive's requests:
+    /// where a page cache merges dd's blocks, the size after merging.
     pub const DD: Self = Self {
         name: "dd",
         about: "Large sequential writes, with one fsync at the end",
@@ -165,10 +164,9 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// [`Self::default`] as a constant.
     const NONE: Self = Self { stride: None, blocks: None, seed: None, sync: None, fsync_each: None };
 
-    /// The names, as in files, and whether there is a value.
+    /// As in files, and whether there is a value.
     const fn named(&self) -> [(&'static str, bool); 5] {
         [
             ("stride", self.stride.is_some()),

@@ -15,11 +15,11 @@ pub(crate) struct Program {
     pub(crate) time: Option<Nanos>,
     /// Whether a flush after each write counts as part of it.
     pub(crate) flush_each: bool,
-    /// The number of writes after which to flush, with nothing else outstanding; zero for never.
+    /// Writes after which to flush, with nothing else outstanding; zero for never.
     pub(crate) fsync_each: u64,
     pub(crate) fsync_last: bool,
     pub(crate) depth: u32,
-    /// The number of requests after the count, which keep the queue full until the last that counts is done.
+    /// Requests after the count, which keep the queue full until the last that counts is done.
     pub(crate) tail: u64,
 }
 

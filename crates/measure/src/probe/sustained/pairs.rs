@@ -1,12 +1,11 @@
-//! Pairs of sectors with a disk's protected cache full: they find a unit of any size and place, with two sectors
-//! written per pair.
+//! Pairs of sectors with a disk's protected cache full: they find a unit of any size and place, with few bytes.
 //!
-//! Sectors in one unit are completed in one operation, sectors in two units take two. So compare pairs of
-//! sectors half a size apart that begin at the multiples of the size with pairs that begin half a size later.
-//! If the size is the unit, exactly one of the two kinds has a boundary in between, wherever units begin. If
-//! the unit is smaller, pairs always have one; if it is larger, one kind sometimes has. So, going down from
-//! the largest size, the first difference shows the unit. If there is none at any size, the sector is the
-//! unit: with the cache full, the drive was busy with the medium all the time.
+//! Sectors in one unit are completed in one operation, sectors in two units take two. So compare pairs of sectors
+//! half a size apart that begin at the multiples of the size with pairs that begin half a size later. If the size is
+//! the unit, exactly one of the two kinds has a boundary in between, wherever units begin; if the unit is smaller,
+//! both have one; if it is larger, one kind sometimes has. So, going down from the largest size, the first difference
+//! shows the unit. If there is none at any size, the sector is the unit: with the cache full, the drive was busy with
+//! the medium all the time.
 
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
@@ -22,7 +21,7 @@ const MOST_ROUNDS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     places: Boundary,
-    /// The bytes from the beginning of the first sector to that of the second.
+    /// From the beginning of the first sector to that of the second.
     apart: u64,
 }
 
@@ -31,7 +30,6 @@ pub(crate) enum Inferred {
     Unit(Sustained),
     /// No unit is larger than the sector.
     Flat,
-    /// It cannot be determined.
     Nothing,
 }
 
@@ -61,9 +59,9 @@ impl Search<'_, '_> {
         Ok(if self.covered { Inferred::Flat } else { Inferred::Nothing })
     }
 
-    /// Returns the seconds per pair of pairs that begin at the multiples of `size` and of pairs that begin
-    /// half of it later, once the two are equal or clearly different. Takes medians, because a drive that
-    /// still has old writes to do far away is slower for a while.
+    /// The seconds per pair of pairs at the multiples of `size` and half of it later, once the two are equal or
+    /// clearly different. Takes medians, because old writes that are still to be done far away slow a drive for a
+    /// while.
     fn kinds(&mut self, size: u64) -> Step<(f64, f64)> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         loop {
@@ -117,7 +115,6 @@ impl Search<'_, '_> {
         Ok(if proof.is_proof() { Inferred::Unit(proof) } else { Inferred::Nothing })
     }
 
-    /// Measures pairs that are half of `size` apart and begin `phase` after its multiples.
     fn halves(&mut self, size: u64, phase: u64) -> Step<f64> {
         self.pair_series(Pair { places: boundary(size, phase), apart: size / 2 }, MEASURED / 2)
     }

@@ -1,11 +1,10 @@
 //! Runs of sectors on flash: what a byte costs, in sequence and elsewhere.
 //!
-//! If the unit is larger than a sector, two sectors that begin at an odd one are at most half of what is
-//! programmed for them, while sectors in sequence cost only their own bytes. If both cost the same per
-//! sector, and the drive is slower than its host, the sector is the unit. Otherwise the unit is the size of
-//! runs that are cheap on their boundaries and expensive half their length off them, both off the even
-//! boundaries and off the odd ones. If the unit were smaller, they would be cheap there too; if it were
-//! larger, they would be cheap off one of the two.
+//! If the unit is larger than a sector, two sectors that begin at an odd one are at most half of what is programmed
+//! for them, while sectors in sequence cost only their own bytes. If both cost the same per sector, and the drive is
+//! slower than its host, the sector is the unit. Otherwise the unit is the size of runs that are cheap on their
+//! boundaries and expensive half their length off them, both off the even boundaries and off the odd ones. In a
+//! smaller unit they would be cheap there too, in a larger one off one of the two.
 
 use straddle_units::Boundary;
 use straddle_units::io::Operation;
@@ -28,7 +27,7 @@ const FILLING: u64 = 20 << 20;
 const WHOLE: f64 = 1.7;
 
 impl Search<'_, '_> {
-    /// Finds the unit by runs. `flushes` is set if a flush waits for flash.
+    /// `flushes` is set if a flush waits for flash.
     pub(crate) fn runs(&mut self, flushes: bool) -> Step<Inferred> {
         self.flushes = flushes;
         let bound = flushes || self.fill_in_order()?;
@@ -74,8 +73,7 @@ impl Search<'_, '_> {
 
     fn prove_runs(&mut self, unit: Boundary) -> Step<Option<Sustained>> {
         let size = unit.size().get();
-        // Half a run off the even boundaries, and half a run off the odd ones: in a larger unit, one of the
-        // two kinds lies inside.
+        // Half a run off the even and off the odd boundaries: in a larger unit, one of the two kinds lies inside.
         let (even, odd) = (boundary(2 * size, size / 2), boundary(2 * size, size / 2 + size));
         let mut proof = Sustained::new(unit, false, SECTORS);
         for _ in 0..ROUNDS {
@@ -92,7 +90,7 @@ impl Search<'_, '_> {
         Ok(proof.is_proof().then_some(proof))
     }
 
-    /// Writes sectors in order until each write has to wait; returns whether it came to that.
+    /// Returns whether writes came to wait.
     fn fill_in_order(&mut self) -> Step<bool> {
         let logical = self.session.logical;
         let kind = Kind::within(Places::Next, TOGETHER as u64 * logical);
@@ -110,7 +108,6 @@ impl Search<'_, '_> {
         Ok(false)
     }
 
-    /// Returns the seconds per sector of runs of `length` bytes.
     fn run_cost(&mut self, length: u64, places: Places) -> Step<f64> {
         let sectors = usize::try_from(length / self.session.logical).unwrap_or(1).max(1);
         let kind = Kind { places, length, placing: Placing::Wide };

@@ -1,11 +1,11 @@
 //! Restores the previous contents of a target whose run did not end.
 //!
-//! A target is written only after everything that the journal holds has been compared with it. Where the
-//! bytes differ, it is written only if the owner says so: a run writes only the previous contents, so
-//! different bytes come from another program. (A sector that was torn by a power cut while the same bytes
-//! were written to it is either intact or unreadable.) What is unreadable or equal is written and flushed: a
-//! write of the run may have failed, and a cache below the target hides that. It is written only while no
-//! other process has opened the target, and reported as restored only after all was read again.
+//! A target is written only after everything that the journal holds has been compared with it. Different bytes come
+//! from another program, because a run writes only the previous contents, and are overwritten only if the owner says
+//! so. (A sector that was torn by a power cut while the same bytes were written to it is either intact or
+//! unreadable.) What is unreadable or equal is written and flushed: a write of the run may have failed, and a cache
+//! below the target hides that. The target is written only while no other process has opened it, and reported as
+//! restored only after all was read again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -113,8 +113,8 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
     Ok(restored)
 }
 
-/// Opens the target past the page cache, if possible: the cache fails a whole page for one bad sector, and
-/// keeps a page whose write has failed as if it had been written.
+/// Past the page cache, if possible: the cache fails a whole page for one bad sector, and keeps a page whose write
+/// has failed as if it had been written.
 fn open(header: &Header) -> Result<Opened, OpenError> {
     match Opened::open(&header.target, Access::Claim, Io::Direct) {
         Err(OpenError::NoDirect { path }) => Opened::open(&path, Access::Claim, Io::Buffered),
@@ -209,8 +209,6 @@ impl Restoring<'_> {
         Ok(memory)
     }
 
-    /// Adds where a piece of the target differs from `then`, or cannot be read: then each unit is read by
-    /// itself.
     fn compare_piece(
         &self,
         piece: Span,
@@ -255,8 +253,8 @@ impl Restoring<'_> {
         self.opened.file.read_exact_at(bytes, at)
     }
 
-    /// Writes a piece of an area and flushes it, except for foreign data that is to stay, and, in an area
-    /// with such data, what cannot be read.
+    /// Flushes the piece. Leaves out foreign data that is to stay and, in an area with such data, what cannot be
+    /// read.
     fn put_back(&mut self, area: &Area, piece: Span, is_foreign: bool) -> Result<(), JournalError> {
         let then = self.saved(area, piece).map_err(self.failed(piece))?;
         let (mut foreign, mut unreadable) = (Vec::new(), Vec::new());
@@ -281,8 +279,7 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Fails if another program has opened the target while it was `done`, with at most `under_way` bytes on
-    /// their way.
+    /// Fails if another program has opened the target, with at most `under_way` bytes on their way.
     fn nobody_came(&mut self, done: &str, under_way: u64) -> Result<(), JournalError> {
         if self.lookout.look(&self.opened.file) == Seen::Nobody {
             return Ok(());

@@ -1,8 +1,8 @@
 //! A tarball like that of a kernel's sources.
 //!
-//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. R. W. Smith's tarballs had 365 and 451 MiB. Sizes
-//! are drawn from a log-normal distribution (sigma 1.4) and scaled to the total. The order is folder by folder, as
-//! with `git archive`; a ustar header is enough for every entry.
+//! Linux 2.6.32 has about 30,500 files, 3.4 about 39,000. R. W. Smith's tarballs had 365 and 451 MiB. Sizes are drawn
+//! from a log-normal distribution (sigma 1.4) and scaled to the total. The order is folder by folder, as with `git
+//! archive`; a ustar header is enough for every entry.
 
 use std::io::{self, Write};
 
@@ -45,7 +45,6 @@ struct Folder {
 }
 
 impl Plan {
-    /// Plans `files` files in `folders` folders, so that the tarball has about `total` bytes.
     pub(crate) fn new(files: u32, folders: u32, total: u64, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let mut plan = Self { folders: tree(&mut random, folders), bytes: 0, seed };
@@ -71,7 +70,6 @@ impl Plan {
         if random.once_in(2) { random.index(len.div_ceil(10)) } else { random.index(len) }
     }
 
-    /// Writes the tarball; calls `done` with the share written.
     pub(crate) fn write(&self, out: &mut dyn Write, done: &mut dyn FnMut(f64)) -> io::Result<()> {
         let text = Text::new(self.seed);
         let mut builder = Builder::new(out);
@@ -114,7 +112,6 @@ impl Plan {
     }
 }
 
-/// Returns `part` as a share of `whole`, in thousandths.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     let thousandths = u32::try_from(u128::from(part) * 1000 / u128::from(whole.max(1))).unwrap_or(1000);
     f64::from(thousandths) / 1000.0

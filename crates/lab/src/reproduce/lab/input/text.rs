@@ -7,13 +7,11 @@ use straddle_units::io::SplitMix64;
 /// Size of the text that contents are pieces of. It repeats if a file is longer.
 const POOL: usize = 1 << 20;
 
-/// Syllables of which lines are made.
 const SYLLABLES: [&str; 16] = [
     "re", "struct", "_", "ct", "dev", "int", "buf", "lock", "sk", "page", "irq", "un", "set", "get", "io",
     "ptr",
 ];
 
-/// The text of which every file is a piece.
 pub(crate) struct Text(Vec<u8>);
 
 impl Text {

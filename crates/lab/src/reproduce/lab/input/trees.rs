@@ -34,7 +34,6 @@ struct Planned {
     fate: Fate,
 }
 
-/// What becomes of a file in the newer tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Kept,
@@ -44,7 +43,6 @@ enum Fate {
 }
 
 impl Plan {
-    /// Plans `files` files in `folders` folders that take `total` bytes in blocks of 4 KiB.
     pub(crate) fn new(files: u32, folders: u32, total: u64, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let folders = tree(folders as usize);
@@ -76,7 +74,6 @@ impl Plan {
         Self { folders, files: planned, seed }
     }
 
-    /// Writes the trees `old` and `new` into a folder; calls `done` with the share written.
     pub(crate) fn write(&self, into: &Path, done: &mut dyn FnMut(f64)) -> io::Result<()> {
         let text = Text::new(self.seed);
         let whole = 2 * self.files.len() as u64;
