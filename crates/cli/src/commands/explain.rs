@@ -21,7 +21,7 @@ use crate::{output, topics};
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        # list all findings and topics
-  straddle explain S001                   # a finding: why, cost, fix, sources
+  straddle explain S001                   # a finding: cause, cost, fix, sources
   straddle explain fdisk windows-xp       # how to use old tools correctly
   straddle explain qlc                    # a term, or any words to search for
   straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"

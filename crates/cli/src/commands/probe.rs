@@ -33,14 +33,14 @@ use crate::{exit, output, output_file};
 
 const EXAMPLES: &str = "\
 Examples:
-  straddle probe wd10ears                 # it reports 512-byte sectors
+  straddle probe wd10ears                 # a drive that reports 512-byte sectors
   straddle probe wd10ears,jumper=on --save wd.json
   straddle check --measured wd.json disk.img          # use the result
   straddle probe qlc-64k --max-write 32MiB --time 60
   straddle probe drive:./my-drive.toml --seed 7 --json
   straddle probe /dev/sdb                 # a real disk: unallocated space only
-  straddle probe /dev/sdb --used          # unmounted: everywhere, contents kept
-  straddle probe /dev/sdb --share sdb.json    # names neither drive nor host";
+  straddle probe /dev/sdb --used          # unmounted; contents preserved
+  straddle probe /dev/sdb --share sdb.json    # anonymous result";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -65,7 +65,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value_t = ByteCount::new(Budget::MAX_WRITE))]
     pub(crate) max_write: ByteCount,
 
-    /// Maximum duration, in the drive's own time.
+    /// Maximum duration, in virtual time on a modelled drive.
     #[arg(long, value_name = "SECONDS", default_value_t = Budget::MAX_TIME.seconds(), value_parser = crate::commands::bench::seconds)]
     pub(crate) time: f64,
 
@@ -77,13 +77,13 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Also write an anonymous version of the result to this file, for sharing: size, claims and findings,
-    /// but no model, serial number, path or host name (see `straddle schema probe-share`). 'straddle drive
-    /// compare' reads it.
+    /// Also write an anonymous version of the result to this file, for sharing or for 'straddle drive
+    /// compare'. It includes the drive's size, what the drive reports and what was measured, but no model
+    /// name, serial number, path or host name (see `straddle schema probe-share`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) share: Option<PathBuf>,
 
-    /// Also show the evidence.
+    /// Also show the measurements behind each result.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 

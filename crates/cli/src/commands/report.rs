@@ -28,7 +28,7 @@ collects the audits of all hosts.";
 const STATUSES: &[(u8, &str)] = &[
     (0, "no findings, or only advice"),
     (1, "findings were reported"),
-    (3, "an unreadable audit or unchecked target; takes precedence over 1"),
+    (3, "an audit could not be read or a target was not checked; overrides 1"),
 ];
 
 #[derive(Debug, Args)]
@@ -37,13 +37,13 @@ pub(crate) struct ReportArguments {
     /// Audits (output of 'straddle check --json'), directories to search for *.json files, or '-' for
     /// standard input.
     ///
-    /// The host name comes from the audit or, if it has none, from the file name. If a host has several
+    /// The host name is that in the audit or, if there is none, the name of the file. If a host has several
     /// audits, the last one is used. A file can contain several audits. Files that cannot be read are
-    /// skipped, and the exit status is then 3.
+    /// skipped, and the exit status is 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write an HTML page with sortable tables: a single file that needs no network.
+    /// Write an HTML page with sortable tables to this file. The page needs no network.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
