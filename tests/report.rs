@@ -83,7 +83,7 @@ fn audits_are_counted() {
     assert!(said.contains("2 of the 4 checked disks that hold data are misaligned (50.0 %): "), "{said}");
     assert!(
         said.contains("Cost, modelled on wd10ears")
-            && said.contains("Audits without a host name, listed by file name: 3")
+            && said.contains("Audits without a host name are listed by file name: 3")
             && said.contains("not listed: 1 host without errors or warnings"),
         "{said}"
     );

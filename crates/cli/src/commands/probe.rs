@@ -300,17 +300,20 @@ fn verdict(report: &Report) -> String {
     let (size, first) = (unit.size(), unit.phase().get());
     match (report.misreports(), report.claims.unit.filter(|claimed| *claimed != size)) {
         (Some(true), Some(claimed)) => format!(
-            "MISREPORTS: claims {}-byte {noun}, but has {}-byte ones, the first at byte {first}.",
+            "MISREPORTS: the drive claims {}-byte {noun}, but they have {} bytes; the first is at byte \
+             {first}.",
             claimed.get(),
             size.get()
         ),
         (Some(true), None) => format!(
-            "MISREPORTS: its first {}-byte boundary is at byte {first}, not at byte {} as claimed.",
+            "MISREPORTS: the drive's first {}-byte boundary is at byte {first}, not at byte {} as claimed.",
             size.get(),
             report.claims.phase.unwrap_or_default().get()
         ),
-        (Some(false), _) => format!("As claimed: {}-byte {noun}, the first at byte {first}.", size.get()),
-        (None, _) => format!("It has {}-byte {noun}, the first at byte {first}.", size.get()),
+        (Some(false), _) => {
+            format!("As claimed, the drive has {}-byte {noun}; the first is at byte {first}.", size.get())
+        }
+        (None, _) => format!("The drive has {}-byte {noun}; the first is at byte {first}.", size.get()),
     }
 }
 
@@ -366,8 +369,8 @@ fn rotation(rotation: Rotation) -> String {
 fn cache(cache: WriteCache) -> String {
     match cache {
         WriteCache::None => "none: writes wait for the medium",
-        WriteCache::Volatile => "volatile; flush works",
-        WriteCache::Unflushed => "flush has no effect: protected cache, or flush ignored",
+        WriteCache::Volatile => "volatile; flushes work",
+        WriteCache::Unflushed => "flushes have no effect (a protected cache, or flushes are ignored)",
     }
     .to_owned()
 }
@@ -378,7 +381,7 @@ fn rmw(cost: RmwCost) -> String {
         Rmw::Immediate => "at once",
         Rmw::Deferred => "from the cache",
     };
-    format!("completed {when}; adds {} for one, {} for two", millis(cost.one), millis(cost.two))
+    format!("completed {when}; one adds {}, two add {}", millis(cost.one), millis(cost.two))
 }
 
 fn window(seconds: f64) -> String {
@@ -399,7 +402,7 @@ fn evidence(report: &Report) -> String {
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
-    let mut text = format!("Durable {}-byte writes, median by offset:\n", scan.size);
+    let mut text = format!("Median time of durable {}-byte writes, by offset:\n", scan.size);
     for (phase, seconds) in medians.iter().copied().step_by(medians.len().div_ceil(MOST_BARS).max(1)) {
         let _ = writeln!(text, "{phase:>7}  {:>9}  {}", millis(seconds), bar(seconds / most, BAR));
     }
@@ -444,7 +447,8 @@ fn consequence(report: &Report) -> String {
     };
     let aligned = |start: u64| if unit.is_aligned(ByteOffset::new(start)) { "aligned" } else { "misaligned" };
     let mut text = format!(
-        "Align partitions to multiples of {size} bytes{phase}: 1 MiB is {}, and 512-byte sector 63 is {}.",
+        "Align partitions to multiples of {size} bytes{phase}. A start at 1 MiB is {}, and a start at \
+         512-byte sector 63 is {}.",
         aligned(1 << 20),
         aligned(OLD_START)
     );

@@ -228,7 +228,10 @@ fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit>
         return output::print_json(&RealignOutput::Nothing(report));
     }
     let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
-    output::print(&format!("{notes}{}: nothing to do; no partition has to move\n", output::printable(name)))
+    output::print(&format!(
+        "{notes}{}: nothing to do, because no partition has to be moved\n",
+        output::printable(name)
+    ))
 }
 
 fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
@@ -447,7 +450,10 @@ fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
 fn rescue_map(bad: &[Bad]) -> String {
-    let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
+    let mut map =
+        "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n# pos  size \
+          status\n"
+            .to_owned();
     let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
     areas.sort_unstable();
     for (at, len) in areas {

@@ -183,12 +183,12 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
             tally.errors,
             tally.warnings,
         ),
-        None => "none with data was checked.".to_owned(),
+        None => "no disk with data was checked.".to_owned(),
     };
     let mut lines =
         vec![format!("{}, {}: {verdict}", plural(hosts.len(), "host"), plural(tally.disks, "disk"))];
     let rest = counted(&[
-        (tally.others, "aligned, with other findings"),
+        (tally.others, "aligned with other findings"),
         (tally.blank, "blank"),
         (tally.not_judged, "not judged"),
         (tally.failed, "could not be audited"),
@@ -207,7 +207,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
         lines.push(format!("{} replaced by later audits of the same host.", plural(*replaced, "audit")));
     }
     if *named_by_files > 0 {
-        lines.push(format!("Audits without a host name, listed by file name: {}.", named_by_files));
+        lines.push(format!("Audits without a host name are listed by file name: {}.", named_by_files));
     }
     lines
 }
@@ -215,8 +215,8 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
 fn cost(row: &CostRow<'_>) -> String {
     let wear = |wear| format!(" and write up to {} times as many bytes to flash (wear)", number(wear));
     format!(
-        "Cost, {} on {}: random writes at the misaligned starts of {} take {} times as long as aligned ones \
-         (median; at worst {} times){}.",
+        "Cost ({} on {}): random writes at the misaligned starts of {} take {} times as long as aligned \
+         writes (median; at worst {} times){}.",
         row.by.source,
         row.by.drive,
         plural(row.disks, "disk"),

@@ -93,7 +93,7 @@ fn grain(plan: &Plan, explain: bool) -> String {
         if off.is_empty() { String::new() } else { format!(", except partition {}", off.join(", ")) };
     let what = format!("starts at multiples of {}{from}{except}", plan.grain.size());
     if !explain {
-        return format!("{what} (why: --explain)");
+        return format!("{what} (--explain shows why)");
     }
     let taken: Vec<String> = plan.considered.iter().filter(|c| c.left_out.is_none()).map(describe).collect();
     format!("{what}: {}", taken.join(", "))
@@ -291,10 +291,10 @@ fn words(reference: &Reference) -> String {
                 .to_owned()
         }
         Reference::Hibernation => "it holds a hibernated system, so apply will refuse".to_owned(),
-        Reference::Zones => "F2FS aligned its zones to the old position; it will work, but may be slower \
-                             than a new file system"
+        Reference::Zones => "F2FS aligned its zones to the old position; the file system will work, but may \
+                             be slower than a new one"
             .to_owned(),
-        other => other.afterwards().unwrap_or("something else refers to its position").to_owned(),
+        other => other.afterwards().unwrap_or("other data refers to its position").to_owned(),
     }
 }
 
