@@ -80,7 +80,7 @@ impl Grain {
                 size: ByteCount::ZERO,
                 source: topology.alignment_offset.source().to_string(),
                 left_out: Some(
-                    "the kernel reports -1: no start is aligned on all underlying devices".to_owned(),
+                    "the kernel reports -1, so no start is aligned on all underlying devices".to_owned(),
                 ),
             });
         }
