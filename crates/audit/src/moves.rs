@@ -302,9 +302,9 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let shrink = shrinking(of.layer.as_ref()?, *to).filter(|_| numbers.contains(&number))?;
     let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
     let caution = format!(
-        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop: there \
-         is no room for the move. Store {} on another disk, and keep it until the move is complete; after a \
-         power cut, straddle resume continues the move without data loss{}",
+        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop, \
+         because there is no room for the move. Store {} on another disk, and keep it until the move is \
+         complete; after a power cut, straddle resume continues the move without data loss{}",
         file_about(context.target, "move.journal"),
         after(context)
     );
@@ -387,7 +387,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         (Journal::Unmarked { stage, at }, _) => {
             let message = format!(
                 "the journal of an unfinished move of partitions starts at byte {at}, but there is no \
-                 partition table: it was damaged by a power cut or removed by another program; {}",
+                 partition table, because it was damaged by a power cut or removed by another program; {}",
                 stage.sentence()
             );
             (Some(*at), message)

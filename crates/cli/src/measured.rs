@@ -210,7 +210,7 @@ impl Pricing {
         };
         Some(format!(
             "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost only adds \
-             costs to findings; to check alignment for that drive: {option}",
+             costs to findings; to check alignment for that drive, use {option}",
             examined.name(),
             missing.number,
             boundary.past(missing.span.start()).get(),

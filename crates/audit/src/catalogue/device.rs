@@ -7,7 +7,7 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     what: "The kernel reports alignment_offset -1 for the device. Linux 6.12 may instead report an offset \
            that it computed from members with different offsets.",
     why: "For a stacked device (md, device mapper), -1 means that its members have different alignment \
-          offsets, or that its data does not start on a physical sector boundary, so no partition start is \
+          offsets, or that its data does not start on a physical sector boundary. No partition start is then \
           aligned on every member. libblkid reports 0 instead of -1, so parted, fdisk, mkfs.xfs and \
           cryptsetup do not notice the misalignment. The kernel also reports -1 when the only problem is \
           that an underlying device's optimal I/O size is not a multiple of the physical sector; that case \
@@ -21,9 +21,9 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
 
 pub(super) const BOGUS_IO_OPT: Definition = Definition {
     title: "the optimal I/O size is impossible",
-    what: "The device reports an impossible optimal I/O size: 33553920 (65535 blocks of 512 bytes), that \
-           size rounded down to a multiple of a larger sector (33550336), a multiple of 0xFFF000, or a size \
-           that is not a multiple of the physical sector or the minimum I/O size.",
+    what: "The device reports an impossible optimal I/O size, such as 33553920 (65535 blocks of 512 bytes), \
+           that size rounded down to a multiple of a larger sector (33550336), or a multiple of 0xFFF000. A \
+           size that is not a multiple of the physical sector or the minimum I/O size is also impossible.",
     why: "Some USB bridges set every bit of the field, some HBAs report their own transfer limit, and md \
           multiplies the values that its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the \
           value. LVM 2.03.31 and later ignore 33553920. fdisk 2.38 ignores 33553920 and any size that is not \
@@ -82,8 +82,8 @@ pub(super) const SOURCES_DISAGREE: Definition = Definition {
 
 pub(super) const FASTER_FORMAT: Definition = Definition {
     title: "the drive has a faster sector format",
-    what: "The drive reports better performance for a sector size other than the one that the NVMe namespace \
-           is formatted with.",
+    what: "The drive reports better performance for another sector size than for the current sector size of \
+           the NVMe namespace.",
     why: "A namespace lists the sector sizes it can be formatted with, each with its relative performance \
           (best, better, good, degraded). Many drives are shipped with 512-byte sectors for old systems \
           and perform better with 4096.",

@@ -18,14 +18,14 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
 pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     title: "file system writes less than a physical sector",
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
-    why: "mkfs derives the block size from the size of the device (1 KiB for small ext file systems) or from \
-          what the device reports (for XFS, 512-byte sectors on an image file or on a drive that misreports \
-          its sectors).",
+    why: "mkfs derives the block size from the size of the device or from what the device reports. For \
+          example, small ext file systems get 1 KiB blocks, and XFS gets 512-byte sectors on an image file \
+          or on a drive that misreports its sectors.",
     cost: "Each write of such a block is a read-modify-write, even if the partition is aligned. The finding \
            is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
            system that a Raspberry Pi boots from). It is also advice for an ext or FAT file system smaller \
-           than 512 MiB, for which mke2fs and mkfs.fat choose small blocks, and for blocks of 4 KiB or more, \
-           because not every system can mount larger blocks.",
+           than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or more, it \
+           is advice because not every system can mount larger blocks.",
     fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -60,8 +60,8 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
 
 pub(super) const HINTS_CONTRADICT: Definition = Definition {
     title: "stripe hints do not match the array",
-    what: "The chunk or stripe recorded in the file system is not a multiple of that of the underlying \
-           array.",
+    what: "The chunk or stripe recorded in the file system is not a multiple of the chunk or stripe of the \
+           underlying array.",
     why: "mkfs derives these hints from the device's I/O sizes and stores them. Multiples of the chunk and \
           the stripe are correct hints. The hints become wrong when the array is reshaped or the file system \
           is copied to another device.",
@@ -113,7 +113,7 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
     what: "The start recorded in the boot sector of an NTFS, FAT or exFAT file system (\"hidden sectors\") \
            differs from the start in the partition table.",
     why: "Only mkfs and Windows' own tools write this field. If another tool moves or copies the partition, \
-          the old value remains. The partition's BIOS boot code uses the field to locate the rest of its own \
+          the old value remains. The partition's BIOS boot code uses the field to locate the rest of its \
           code.",
     cost: "Windows does not boot from the partition. The finding is a warning for the active partition of an \
            MBR, and advice for other partitions (data, EFI, exFAT), where no program reads the field.",
@@ -133,7 +133,7 @@ pub(super) const UNFIT: Definition = Definition {
     title: "does not fit the device's logical sectors",
     what: "A file system, volume, nested partition table or database page (--page) has units smaller than \
            the device's logical sectors, or starts or ends inside a logical sector. The rule also covers a \
-           LUKS2 container that ends inside one of its own encryption sectors.",
+           LUKS2 container that ends inside an encryption sector.",
     why: "It was created on a drive or image with 512-byte sectors, and is now on one with 4096-byte \
           sectors. For example, it was copied to a 4Kn drive or into LUKS2 with 4096-byte sectors, the \
           adapter was replaced, or a member with larger sectors was added to the array or volume group.",

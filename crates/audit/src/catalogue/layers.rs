@@ -6,9 +6,9 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     title: "RAID member's data starts inside a physical sector",
     what: "The data of a Linux software RAID member does not start on a physical sector boundary of the \
            disk.",
-    why: "The array's data starts at the member's data offset. Misaligned offsets come from an explicit \
-          --data-offset in sectors, from mdadm before 3.2 (136 or 272 sectors), or from a bitmap that was \
-          moved by hand.",
+    why: "The array's data starts at the member's data offset. Misaligned offsets are caused by an explicit \
+          --data-offset in sectors, by mdadm before 3.2 (136 or 272 sectors), or by a bitmap that was moved \
+          by hand.",
     cost: "Every block on the array spans two sectors of this member (see S001).",
     fix: "Recreate the array with an aligned --data-offset. If the other members are aligned, it is enough \
           to remove this member and add it again.",

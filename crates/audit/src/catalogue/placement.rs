@@ -5,28 +5,28 @@ use super::Definition;
 pub(super) const START_STRADDLES: Definition = Definition {
     title: "start straddles a physical sector",
     what: "The partition does not start on a physical sector boundary, and no layer in it compensates for \
-           that. The finding is only a warning if the drive's sector size is in doubt, as for an ATA hard \
-           disk of 160 GB or more that reports 512-byte physical sectors and has a partition at sector 63. \
-           Many disks sold from 2010 to 2013 reported 512-byte sectors but had 4096-byte ones, and not all \
-           of these models are known. straddle probe measures the sector size, and --assume declares it. The \
-           finding is also only a warning if physical sectors are larger than 4 KiB. A 4 KiB write is then a \
-           read-modify-write at any offset, so misalignment slows down only larger writes, as with the \
-           indirection unit (S004).",
+           that. The finding is only a warning if the drive's sector size is in doubt. An example is an ATA \
+           hard disk of 160 GB or more that reports 512-byte physical sectors and has a partition at sector \
+           63. Many disks sold from 2010 to 2013 reported 512-byte sectors but had 4096-byte ones, and not \
+           all of these models are known. straddle probe measures the sector size, and --assume declares it. \
+           The finding is also only a warning if physical sectors are larger than 4 KiB. A 4 KiB write is \
+           then a read-modify-write at any offset, so misalignment slows down only larger writes, as with \
+           the indirection unit (S004).",
     why: "File systems write 4 KiB blocks, laid out from the partition's start. If the start is inside a \
           physical sector, every block straddles two sectors. A drive can write only whole sectors, so for \
           each block it must read both sectors, modify part of each, and write both back. The check takes \
           the device's alignment offset into account, so it is also correct for a drive whose first address \
           is inside a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned \
           start that the kernel reports. If all data is aligned as a result, S056 is reported instead.",
-    cost: "Small writes took about 3 times as long in published tests on 5400 and 7200 rpm 512e disks, and \
-           62 times as long in the worst case (a 4 KiB write every 16 KiB on a WD20EARS took 1217 s instead \
-           of 19.5 s). Extracting a source tree took 1.04 to 25.5 times as long, depending on drive and file \
-           system. Reads took 0.94 to 1.25 times as long on most drives, but up to 8.5 times as long on a \
-           Seagate ST2000DL003, whose firmware, SmartAlign, probably logs partial sectors. Misalignment \
-           costs nothing, and is only advice, in partitions that only an installer writes to: BIOS boot, \
-           FreeBSD boot, PReP, Microsoft reserved and EFI partitions, the FAT file system that a board's \
-           firmware boots from, ISO 9660 and squashfs, and partitions with unknown contents that are smaller \
-           than a physical sector.",
+    cost: "In published tests on 5400 and 7200 rpm 512e disks, small writes took about 3 times as long. In \
+           the worst case, they took 62 times as long (a 4 KiB write every 16 KiB on a WD20EARS took 1217 s \
+           instead of 19.5 s). Extracting a source tree took 1.04 to 25.5 times as long, depending on drive \
+           and file system. Reads took 0.94 to 1.25 times as long on most drives, but up to 8.5 times as \
+           long on a Seagate ST2000DL003, whose firmware, SmartAlign, probably logs partial sectors. \
+           Misalignment costs nothing, and is only advice, in partitions that only an installer writes to. \
+           These are BIOS boot, FreeBSD boot, PReP, Microsoft reserved and EFI partitions, the FAT file \
+           system that a board's firmware boots from, ISO 9660 and squashfs. The finding is also only advice \
+           for partitions with unknown contents that are smaller than a physical sector.",
     fix: "Start the partition at a multiple of the physical sector; 1 MiB (512-byte sector 2048) suits all \
           drives. To move an existing partition with its data, use straddle realign. If there is no room, \
           shrink the contents first, or copy the disk to another one (straddle realign --to).",
@@ -57,8 +57,9 @@ pub(super) const END_STRADDLES: Definition = Definition {
            finding is only advice if the partition is empty, or if the header of its contents shows that \
            they do not use the tail (swap of whole pages, most file systems). It is also advice if the \
            partition is smaller than a physical sector (ChromeOS has one-block partitions) and its contents \
-           are unknown. It is a warning if the contents use the tail (md), cannot be opened because of it \
-           (LUKS with 4096-byte sectors) or are unknown, or if the next partition starts in the same sector.",
+           are unknown. The finding is a warning if the contents use the tail (md), cannot be opened because \
+           of it (LUKS with 4096-byte sectors) or are unknown, or if the next partition starts in the same \
+           sector.",
     fix: "End the partition at a multiple of the physical sector. Cutting off the tail (less than a physical \
           sector) is safe for file systems with 4 KiB blocks and for LUKS with 4096-byte sectors.",
     sources: &[
@@ -110,8 +111,8 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
 
 pub(super) const OFF_STRIPE: Definition = Definition {
     title: "start is not aligned to the RAID chunk or stripe",
-    what: "The start is not a multiple of the array's chunk (the amount of data on one member before the \
-           array continues on the next) or of its full stripe. straddle recognises arrays from md, \
+    what: "The start is not a multiple of the array's chunk or of its full stripe. The chunk is the amount \
+           of data on one member before the array continues on the next. straddle recognises arrays from md, \
            device-mapper tables, or a SCSI disk's I/O sizes.",
     why: "A write meant to cover a whole chunk or stripe then covers parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
@@ -181,7 +182,8 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
           fails, and nothing is logged.",
     cost: "Databases must keep their protection against torn pages enabled (MySQL's doublewrite, \
            PostgreSQL's full-page writes).",
-    fix: "Start at a multiple of the atomic write unit or boundary, whichever is larger; 1 MiB usually works.",
+    fix: "Start at a multiple of the atomic write unit or boundary, whichever is larger; 1 MiB usually \
+          works.",
     sources: &[
         "Linux include/linux/blkdev.h, bdev_can_atomic_write (6.11 and later)",
         "Documentation/ABI/stable/sysfs-block, atomic_write_unit_min_bytes",

@@ -214,8 +214,8 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     );
     let fix = if ashift <= MAX_ASHIFT {
         Fix::advice(format!(
-            "send the datasets to another pool and recreate this one with -o ashift={ashift} (zpool \
-             create): the ashift of a vdev cannot be changed"
+            "send the datasets to another pool and recreate this pool with -o ashift={ashift} (zpool \
+             create), because the ashift of a vdev cannot be changed"
         ))
     } else {
         Fix::advice("none, because ZFS does not support such a large ashift; larger records help")

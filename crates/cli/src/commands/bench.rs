@@ -85,12 +85,12 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
-    /// strided-write: distance between the starts of consecutive writes [default: 16 KiB].
+    /// For strided-write: distance between the starts of consecutive writes [default: 16 KiB].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) stride: Option<ByteCount>,
 
-    /// random-write, random-read: number of blocks to choose from at random [default: 200000000, or as many
-    /// as fit on the drive].
+    /// For random-write and random-read: number of blocks to choose from at random [default: 200000000, or as
+    /// many as fit on the drive].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
@@ -99,7 +99,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
-    /// random-write, strided-write: how to make each write durable [default: none].
+    /// For random-write and strided-write: how to make each write durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
         ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux 2.6.32", Sync::None),
         ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
@@ -107,12 +107,12 @@ pub(crate) struct BenchArguments {
     ]))]
     pub(crate) sync: Option<Sync>,
 
-    /// sequential-write: issue an fsync after every NUMBER writes; 0 means never [default: 1].
+    /// For sequential-write: issue an fsync after every NUMBER writes; 0 means never [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
-    /// Queue depth: number of outstanding requests [default: 32 for random-write on a modelled SSD, otherwise
-    /// 1].
+    /// Number of outstanding requests (queue depth) [default: 32 for random-write on a modelled SSD,
+    /// otherwise 1].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 

@@ -77,8 +77,8 @@ pub(crate) struct CheckArguments {
     /// Directories are searched recursively for files with the extension of an image format. Hidden files are
     /// skipped.
     ///
-    /// Only the necessary bytes are fetched from a server; --verbose and --json show how many. Credentials for
-    /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// Only the necessary bytes are fetched from a server; --verbose and --json show how many. Credentials
+    /// for buckets are read from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
@@ -130,8 +130,8 @@ pub(crate) struct CheckArguments {
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
     /// probe'. Images are checked for that drive, unless --assume specifies another. With --page, the cost on
-    /// a modelled drive is that of page-sized writes; on a modelled disk, each write is followed by a flush.
-    /// A modelled SSD takes up to a minute.
+    /// a modelled drive is for page-sized writes; on a modelled disk, each write is followed by a flush. A
+    /// modelled SSD takes up to a minute.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 

@@ -152,8 +152,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) rollback: bool,
 
     /// Continue even if another program has replaced the partition table since the move stopped. That table
-    /// is saved to this new file, which must be on another disk. A copy of the journal is then accepted, and
-    /// so is data that has changed since the move stopped.
+    /// is saved to this new file, which must be on another disk. This option also accepts an older copy of
+    /// the journal, and data that has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 

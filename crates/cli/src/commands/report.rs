@@ -98,7 +98,7 @@ fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
         let read = fleet::read(input, |audit| {
             let Some((host, former)) = fleet.add(audit, &name, &host) else { return };
             if fleet.replaced <= NAMED {
-                let message = format!("{host}: the audit in {name} replaces the one in {former}");
+                let message = format!("{host}: the audit in {name} replaces the audit in {former}");
                 output::complain(&output::printable(&message));
             }
         });

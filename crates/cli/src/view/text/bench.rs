@@ -406,8 +406,8 @@ fn state(sweep: &Sweep) -> Option<String> {
     if let Some((arm, first, second)) = unsteady {
         return Some(format!(
             "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte that the host \
-             wrote in the first half of the run, and {second:.2} in the second. Use a longer run (--count) \
-             or warm-up (--warmup).",
+             wrote in the first half of the run, and {second:.2} bytes in the second half. Use a longer run \
+             (--count) or warm-up (--warmup).",
             arm.offset
         ));
     }
