@@ -56,9 +56,9 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
-          so that a physical sector starts at LBA 63. Some RAID firmware does the same. Aligned starts are \
-          then 3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such an offset \
-          if its underlying device is misaligned.",
+          so that a physical sector starts at LBA 63. Some RAID firmware also shifts addresses. Aligned \
+          starts are then 3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such \
+          an offset if its underlying device is misaligned.",
     cost: "Nothing by itself. However, tools that ignore alignment_offset create misaligned partitions, and \
            the partitions of any image copied to the disk are misaligned.",
     fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper in place, because \

@@ -23,9 +23,9 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
           or on a drive that misreports its sectors.",
     cost: "Each write of such a block is a read-modify-write, even if the partition is aligned. The finding \
            is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
-           system that a Raspberry Pi boots from). It is also advice for an ext or FAT file system smaller \
-           than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or more, it \
-           is advice because not every system can mount larger blocks.",
+           system that a Raspberry Pi boots from). The finding is also advice for an ext or FAT file system \
+           smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or \
+           more, it is advice because not every system can mount larger blocks.",
     fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -35,7 +35,7 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     what: "The file system's block is at least a physical sector, but smaller than the SSD's indirection \
            unit.",
     why: "For each isolated 4 KiB write, an SSD with 16 KiB units reads and rewrites the rest of the unit. \
-          Its cache merges only writes that arrive close together.",
+          The SSD's cache merges only writes that arrive close together.",
     cost: "Small random writes cause up to (unit / block) times as many flash writes. The finding is a \
            warning for blocks and sectors smaller than 4 KiB, because larger blocks are possible.",
     fix: "Use larger blocks if the file system supports them (XFS with large block sizes, bigalloc \
@@ -47,9 +47,9 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
     title: "data area is misaligned inside an aligned file system",
     what: "The file system starts on a physical sector boundary, but its first cluster does not start on \
            one.",
-    why: "The first cluster of FAT follows the reserved sectors, tables and root directory. That of exFAT is \
-          at the start of the cluster heap. mkfs.fat aligns clusters by default, but other formatters do \
-          not.",
+    why: "The first cluster of FAT follows the reserved sectors, tables and root directory. The first \
+          cluster of exFAT is at the start of the cluster heap. mkfs.fat aligns clusters by default, but \
+          other formatters do not.",
     cost: "Every cluster spans one more sector than necessary (see S001).",
     fix: "Recreate the file system with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
     sources: &[
@@ -134,9 +134,10 @@ pub(super) const UNFIT: Definition = Definition {
     what: "A file system, volume, nested partition table or database page (--page) has units smaller than \
            the device's logical sectors, or starts or ends inside a logical sector. The rule also covers a \
            LUKS2 container that ends inside an encryption sector.",
-    why: "It was created on a drive or image with 512-byte sectors, and is now on one with 4096-byte \
-          sectors. For example, it was copied to a 4Kn drive or into LUKS2 with 4096-byte sectors, the \
-          adapter was replaced, or a member with larger sectors was added to the array or volume group.",
+    why: "The file system or volume was created on a drive or image with 512-byte sectors, and is now on a \
+          drive with 4096-byte sectors. For example, it was copied to a 4Kn drive or into LUKS2 with \
+          4096-byte sectors, the adapter was replaced, or a member with larger sectors was added to the \
+          array or volume group.",
     cost: "Linux cannot mount, open, activate or find it. Windows cannot mount a FAT, exFAT or NTFS volume \
            whose sector size differs from the drive's. Alignment is irrelevant here.",
     fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. To copy the files to a \

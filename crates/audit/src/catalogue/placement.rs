@@ -55,11 +55,11 @@ pub(super) const END_STRADDLES: Definition = Definition {
            consist of smaller segments. With 512-byte blocks, a request of 126 segments carries 63 KiB \
            instead of 504 KiB, and may end inside a physical sector even if the start is aligned. The \
            finding is only advice if the partition is empty, or if the header of its contents shows that \
-           they do not use the tail (swap of whole pages, most file systems). It is also advice if the \
-           partition is smaller than a physical sector (ChromeOS has one-block partitions) and its contents \
-           are unknown. The finding is a warning if the contents use the tail (md), cannot be opened because \
-           of it (LUKS with 4096-byte sectors) or are unknown, or if the next partition starts in the same \
-           sector.",
+           they do not use the tail (swap of whole pages, most file systems). The finding is also advice if \
+           the partition is smaller than a physical sector (ChromeOS has one-block partitions) and its \
+           contents are unknown. The finding is a warning if the contents use the tail (md), cannot be \
+           opened because of it (LUKS with 4096-byte sectors) or are unknown, or if the next partition \
+           starts in the same sector.",
     fix: "End the partition at a multiple of the physical sector. Cutting off the tail (less than a physical \
           sector) is safe for file systems with 4 KiB blocks and for LUKS with 4096-byte sectors.",
     sources: &[
@@ -73,12 +73,13 @@ pub(super) const END_STRADDLES: Definition = Definition {
 pub(super) const OFF_IO_MIN: Definition = Definition {
     title: "start is not aligned to the minimum I/O size",
     what: "The start is on a physical sector boundary, but not at a multiple of the device's minimum I/O \
-           size. The finding is only advice if that size is just a hint. This applies to virtual disks, Ceph \
-           images and other devices that are not known to be arrays, and to thin pools, which report their \
+           size. The finding is only advice if that size is just a hint. Examples are virtual disks, Ceph \
+           images and other devices that are not known to be arrays, and thin pools, which report their \
            chunk size.",
-    why: "minimum_io_size is the smallest request that the device handles without a penalty. It is larger \
-          than the physical sector if the device is an array (whose chunk it is) or maps addresses in larger \
-          units. dm-thin allocates and copies whole chunks, but writing part of a chunk causes no read.",
+    why: "minimum_io_size is the smallest request that the device handles without a penalty. The minimum I/O \
+          size is larger than the physical sector if the device is an array (whose chunk it is) or maps \
+          addresses in larger units. dm-thin allocates and copies whole chunks, but writing part of a chunk \
+          causes no read.",
     cost: "A request meant to cover one unit covers parts of two. A RAID then accesses two members (see S005 \
            for figures), and an SSD reads and rewrites two units.",
     fix: "Start at a multiple of that size; 1 MiB usually works.",
@@ -116,12 +117,12 @@ pub(super) const OFF_STRIPE: Definition = Definition {
            device-mapper tables, or a SCSI disk's I/O sizes.",
     why: "A write meant to cover a whole chunk or stripe then covers parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
-    cost: "This depends on the array and the workload. R. W. Smith (2014) quotes published tests that show a \
-           difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a start at \
-           sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 (RAID 5) to 2.0 times (RAID \
-           0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 and 1.7 times as long \
-           on RAID 5 and 6, but the same time on RAID 0 and 10. Random 4 KiB writes took 1.0 to 1.4 times as \
-           long, and extracting a tarball on ext4 0.9 to 1.1 times.",
+    cost: "The cost depends on the array and the workload. R. W. Smith (2014) quotes published tests that \
+           show a difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a \
+           start at sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 (RAID 5) to 2.0 \
+           times (RAID 0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 and 1.7 \
+           times as long on RAID 5 and 6, but the same time on RAID 0 and 10. Random 4 KiB writes took 1.0 \
+           to 1.4 times as long, and extracting a tarball on ext4 0.9 to 1.1 times.",
     fix: "Start at a multiple of the full stripe (chunk times number of data members), which need not be a \
           power of two.",
     sources: &[
@@ -135,8 +136,8 @@ pub(super) const OFF_IO_OPT: Definition = Definition {
     title: "start is not aligned to the optimal I/O size",
     what: "The start is aligned to the physical sector, but is not a multiple of the device's optimal I/O \
            size.",
-    why: "optimal_io_size is a hint. It may be a hardware RAID's stripe, or just the largest transfer that a \
-          controller prefers. parted's \"optimal\" alignment uses it.",
+    why: "optimal_io_size is a hint. The hint may be a hardware RAID's stripe, or just the largest transfer \
+          that a controller prefers. parted's \"optimal\" alignment uses it.",
     cost: "Nothing on a single disk; on a hardware RAID, the same as S005.",
     fix: "If the device is an array, start at a multiple of that size.",
     sources: &[
@@ -178,7 +179,7 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
     title: "start disables atomic writes",
     what: "The device supports atomic writes of several sectors, but the partition's start disables them.",
     why: "The kernel offers atomic writes on a partition only if its start is a multiple of the atomic write \
-          unit or boundary, whichever is larger. Otherwise statx reports no atomic writes and RWF_ATOMIC \
+          unit or boundary, whichever is larger. Otherwise, statx reports no atomic writes and RWF_ATOMIC \
           fails, and nothing is logged.",
     cost: "Databases must keep their protection against torn pages enabled (MySQL's doublewrite, \
            PostgreSQL's full-page writes).",

@@ -167,8 +167,8 @@ pub(super) const MBR_REACH: Definition = Definition {
 pub(super) const PAST_2_32: Definition = Definition {
     title: "partition crosses sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
-    why: "Start and size are 32-bit numbers. Their sum can be larger, but some systems compute the end in 32 \
-          bits.",
+    why: "Start and size are 32-bit numbers. The sum of both can be larger, but some systems compute the end \
+          in 32 bits.",
     cost: "Linux supports such a partition. Other systems see a shorter partition, or wrap around and \
            overwrite the start of the disk.",
     fix: "Use a GPT.",
@@ -223,7 +223,7 @@ pub(super) const TABLE_INSIDE: Definition = Definition {
     cost: "Writing to the partition destroys the table. If an EBR is destroyed, its logical partition and \
            all later ones are lost.",
     fix: "Save the table (sfdisk --dump) and back up the partition. Then shrink the partition and its \
-          contents so that it ends before the structure, or recreate the table.",
+          contents so that the partition ends before the structure, or recreate the table.",
     sources: &[
         "UEFI specification 2.10, sections 5.2 and 5.3",
         "https://github.com/util-linux/util-linux/issues/3925",

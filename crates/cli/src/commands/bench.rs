@@ -116,7 +116,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset, or of warm-up rounds on a real drive. They are not counted
+    /// Number of warm-up runs at each offset, or of warm-up rounds on a real drive. Warm-up is not counted
     /// [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
     /// On a modelled drive, each warm-up run uses a different seed or different positions. On a real drive,
@@ -189,7 +189,7 @@ pub(crate) struct RealArguments {
     pub(crate) export: Option<PathBuf>,
 
     /// Directory for the journals, which hold the original contents until the end of the run [default:
-    /// ~/.local/state/straddle]. It must not be on the measured device.
+    /// ~/.local/state/straddle]. The directory must not be on the measured device.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 

@@ -167,7 +167,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
-    /// Leave disks in standby asleep. They are reported as not checked, which does not affect the exit
+    /// Leave disks in standby asleep. Such disks are reported as not checked, which does not affect the exit
     /// status.
     ///
     /// Their state is queried with CHECK POWER MODE (SATA), or with TEST UNIT READY and REQUEST SENSE (SCSI).
@@ -192,7 +192,7 @@ pub(crate) struct CheckArguments {
     /// Configuration file with findings to ignore, the reasons for ignoring them, and defaults for --assume,
     /// --page and --fail-on [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with their reasons. They do not affect the status or the exit status.
+    /// Ignored findings are listed with their reasons, and do not affect the status or the exit status.
     /// Partition verdicts do not change. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,

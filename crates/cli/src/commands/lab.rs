@@ -101,8 +101,8 @@ pub struct LabArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
 
-    /// Run the guest even if neither namespaces nor Landlock can confine it. It can then change anything on
-    /// this machine that you can.
+    /// Run the guest even if neither namespaces nor Landlock can confine it. The guest can then change
+    /// anything on this machine that you can change.
     #[arg(long)]
     pub unconfined: bool,
 

@@ -109,8 +109,8 @@ pub(crate) struct PlanArguments {
     pub(crate) grain: Option<ByteCount>,
 
     /// Erase the first 68 KiB of new partitions, and accept a disk that holds something other than a GPT or
-    /// an MBR. It may hold a file system, another kind of table, firmware RAID metadata, or data where the
-    /// table will be written, such as a boot loader. The plan lists the contents that will be lost.
+    /// an MBR. The disk may hold a file system, another kind of table, firmware RAID metadata, or data where
+    /// the table will be written, such as a boot loader. The plan lists the contents that will be lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 

@@ -78,8 +78,8 @@ pub(crate) struct ProbeArguments {
     pub(crate) save: Option<PathBuf>,
 
     /// Also write an anonymous version of the result to this file, for sharing or for 'straddle drive
-    /// compare'. It includes the drive's size, what the drive reports and what was measured, but no model
-    /// name, serial number, path or host name (see `straddle schema probe-share`).
+    /// compare'. The file includes the drive's size, what the drive reports and what was measured, but no
+    /// model name, serial number, path or host name (see `straddle schema probe-share`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) share: Option<PathBuf>,
 

@@ -71,10 +71,10 @@ fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said
         ),
         Said::Is(format!(
             "straddle check DISK finds a table in either sector size, and reports S030. All data is intact, \
-             and accessible when the disk has {then}-byte sectors again. It has them behind its old adapter \
-             or, on Linux and without writing anything, through losetup --find --show --read-only --partscan \
-             -b {then} DISK. straddle plan DISK --convert-table rewrites the table, if the contents work \
-             with {now}-byte sectors."
+             and accessible when the disk has {then}-byte sectors again. The disk has such sectors behind \
+             its old adapter or, on Linux and without writing anything, through losetup --find --show \
+             --read-only --partscan -b {then} DISK. straddle plan DISK --convert-table rewrites the table, \
+             if the contents work with {now}-byte sectors."
         )),
         Said::Is(
             "If check reports S034 instead, the size of the disk or image really did change by a factor of 8."
@@ -112,7 +112,8 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         return Some(vec![
             Said::Is(format!(
                 "With 512-byte sectors, a GPT of 128 entries takes sectors 0 to 33, but the first partition \
-                 starts at sector {first}. It was created for an MBR, before 1 MiB became the usual start."
+                 starts at sector {first}. The partition was created for an MBR, before 1 MiB became the \
+                 usual start."
             )),
             Said::Writes(format!(
                 "A GPT with {} fewer entries fits; alternatively, move the partition to 1 MiB (straddle \
@@ -216,8 +217,8 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             sectors(count / 8, SMALL)?
         )
     } else {
-        "The number is not a multiple of 8, so the disk has 512-byte sectors. It is truncated, or something \
-         hides its end (S042). Write nothing to it. straddle check DISK shows how much is missing."
+        "The number is not a multiple of 8, so the disk has 512-byte sectors. The disk is truncated, or \
+         something hides its end (S042). Write nothing to it. straddle check DISK shows how much is missing."
             .to_owned()
     };
     Some(vec![Said::Is(first), Said::Forbids(then)])
