@@ -318,7 +318,7 @@ Examples:
   straddle reproduce --list               # list the experiments
   straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
   straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
-                                          # only one of the three drives, with charts
+                                          # one of three drives, with charts
   straddle reproduce smith-2010 --runs 1  # one run instead of three
   straddle reproduce afd-2019 --bands     # with every plausible policy
   straddle reproduce --joint docs/results/*.json

@@ -33,7 +33,7 @@ use crate::{exit, output, output_file};
 
 const EXAMPLES: &str = "\
 Examples:
-  straddle probe wd10ears                 # a drive that reports 512-byte sectors
+  straddle probe wd10ears                 # it reports 512-byte sectors
   straddle probe wd10ears,jumper=on --save wd.json
   straddle check --measured wd.json disk.img          # use the result
   straddle probe qlc-64k --max-write 32MiB --time 60

@@ -61,8 +61,8 @@ Examples:
 
 Recording needs root and tracefs. The disk is not opened. Offsets are relative
 to the disk, even for a partition. Arrays (md) and mappings (device-mapper) have
-no queue of their own, so record the disks below them. Ctrl-C stops the recording
-and keeps what has been recorded.";
+no queue of their own, so record the disks below them. Ctrl-C stops the
+recording and keeps what has been recorded.";
 
 const RECORD_STATUSES: &[(u8, &str)] = &[
     (0, "recording complete, or stopped with Ctrl-C"),
