@@ -40,7 +40,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         && kind.boots_from_recorded_start();
     let message = format!(
         "its {kind} boot sector records sector {hidden} as the start, but the partition starts at sector \
-         {start}: it was moved or copied{}",
+         {start}, so it was moved or copied{}",
         if boots { ", and Windows cannot boot from it" } else { "" }
     );
     let severity = if boots { Severity::Warning } else { Severity::Advice };

@@ -365,7 +365,7 @@ fn off(
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
-        "{}: the layer below is misaligned by {} bytes, and this layer compensates for that: its data, at \
+        "{}: the layer below is misaligned by {} bytes, and this layer compensates for that. Its data, at \
          byte {} of the disk, is on a {}-byte {} boundary. Moving only one of them would misalign the data",
         place.label(),
         skew.inherited.get(),

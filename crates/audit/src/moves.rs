@@ -433,7 +433,7 @@ fn of_marker(context: &Context<'_>, marker: Marker, said: &str) -> (Option<ByteO
         format!("; only the GPT copy at byte {at}, which is incomplete, has this entry")
     });
     let message = format!(
-        "entry {} of the table (type {kind}) is the marker of an unfinished move: the table lists neither \
+        "entry {} of the table (type {kind}) is the marker of an unfinished move, so the table lists neither \
          the old partitions nor the new ones; {said}{copies}",
         marker.number
     );

@@ -33,7 +33,7 @@ Examples:
   straddle apply plan.json --write sdb --dry-run      # write nothing
   straddle apply sdb.move.json --write sdb            # from straddle realign
   straddle apply sdb.move.json --write sdb --journal sdb.move.journal
-                                          # if the journal does not fit the disk
+                                          # keep the journal on another disk
   straddle apply copy.json --from old.qcow2 --write new.img
                                           # from straddle realign --to
 
