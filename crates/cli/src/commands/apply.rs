@@ -153,7 +153,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let saved = Saved::load(&arguments.plan).map_err(|error| match Saved::load(&arguments.write) {
         Ok(_) => {
             let [target, plan] = [&arguments.plan, &arguments.write].map(|path| quote_path(path));
-            UsageError(format!("the plan must come first: straddle apply {plan} --write {target}")).into()
+            UsageError(format!("the plan must be the first argument: straddle apply {plan} --write {target}"))
+                .into()
         }
         Err(_) => error,
     })?;
