@@ -25,7 +25,7 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
            is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
            system that a Raspberry Pi boots from). The finding is also advice for an ext or FAT file system \
            smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or \
-           more, it is advice because not every system can mount larger blocks.",
+           more, the finding is advice because not every system can mount larger blocks.",
     fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -138,8 +138,8 @@ pub(super) const UNFIT: Definition = Definition {
           drive with 4096-byte sectors. For example, it was copied to a 4Kn drive or into LUKS2 with \
           4096-byte sectors, the adapter was replaced, or a member with larger sectors was added to the \
           array or volume group.",
-    cost: "Linux cannot mount, open, activate or find it. Windows cannot mount a FAT, exFAT or NTFS volume \
-           whose sector size differs from the drive's. Alignment is irrelevant here.",
+    cost: "Linux cannot mount, open, activate or find the contents. Windows cannot mount a FAT, exFAT or \
+           NTFS volume whose sector size differs from the drive's. Alignment is irrelevant here.",
     fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. To copy the files to a \
           new file system, read the old one through losetup --sector-size 512. As a last resort, recreate \
           the file system.",

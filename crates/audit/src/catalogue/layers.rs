@@ -81,7 +81,7 @@ pub(super) const LAYER_OFF_UNIT: Definition = Definition {
     why: "Each layer adds its own offset. 1 MiB is a multiple of every power-of-two unit up to that size, \
           but not of the stripe of an array with three data disks.",
     cost: "The same as S003, S004 and S005 for partitions.",
-    fix: "Align that layer's data to the unit.",
+    fix: "Align the layer's data to the unit.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits"],
 };
 

@@ -24,8 +24,8 @@ pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
     what: "The primary GPT header or its entries fail their checks, but the backup at the disk's end is \
            good.",
     why: "A boot loader, an imaging tool or a table for another sector size overwrote the first sectors.",
-    cost: "The kernel uses the backup only if it was booted with the gpt parameter. Firmware may not find \
-           the EFI system partition.",
+    cost: "The kernel uses the backup only if the kernel was booted with the gpt parameter. Firmware may not \
+           find the EFI system partition.",
     fix: "Rewrite the primary GPT from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };

@@ -129,9 +129,9 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. Images are checked for that drive, unless --assume specifies another. With --page, the cost on
-    /// a modelled drive is for page-sized writes; on a modelled disk, each write is followed by a flush. A
-    /// modelled SSD takes up to a minute.
+    /// probe'. Images are checked for that drive, unless --assume specifies another drive. With --page, the
+    /// cost on a modelled drive is for page-sized writes; on a modelled disk, each write is followed by a
+    /// flush. A modelled SSD takes up to a minute.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
