@@ -440,7 +440,10 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     let text = said(&["--count", "20000", "--warmup", "0"]);
     assert!(text.contains("Not a steady state"), "{text}");
     let text = said(&[]);
-    assert!(text.contains("No flash was garbage-collected during the run; add steady=on"), "{text}");
+    assert!(
+        text.contains("No flash was garbage-collected during the run; to measure the steady state"),
+        "{text}"
+    );
     assert!(text.contains("fill the drive's buffer"), "{text}");
     // A disk says nothing of wear.
     let disk = straddle(&["bench", "random-write", "drive:wd10ears", "--offsets", "0,1"]).out;

@@ -152,7 +152,7 @@ fn a_faster_format_has_its_command_and_its_danger() {
         (1 << 1, 0, "--lbaf=2. THIS DESTROYS EVERYTHING ON IT"),
         (1 << 1, 0b110, "--lbaf=2. THIS DESTROYS EVERYTHING ON IT"),
         (1 << 1, 1, "--lbaf=2. THIS DESTROYS EVERYTHING ON ALL NAMESPACES OF THE DRIVE"),
-        (!(1 << 1), 1, "leave it: the controller does not support formatting"),
+        (!(1 << 1), 1, "the controller does not support formatting"),
     ] {
         tree.answer("nvme-id-ctrl", &controller(oacs, fna));
         let (_, fix) = tree.finding("S025").unwrap();

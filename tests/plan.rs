@@ -207,7 +207,7 @@ fn what_an_image_is_meant_for_decides_where_partitions_start() {
     assert_eq!(starts(&["--assume", "stripe=192KiB"]), [3 * mib, 105 * mib]);
     let said = ends(&dir, 0, &["plan", "disk.img", "--assume", "stripe=192KiB", "--table", "gpt", "--part", "rest"]);
     let said = tools::run::flat(&said);
-    assert!(said.contains("multiples of 3 MiB; this fits the stripe of 192 KiB (why: --explain)"), "{said}");
+    assert!(said.contains("multiples of 3 MiB; this fits the stripe of 192 KiB (--explain shows why)"), "{said}");
     assert_eq!(starts(&["--assume", "physical=4096,offset=3584"])[0], mib + 3584);
     assert_eq!(starts(&["--assume", "4kn"])[0], mib / 8);
     assert_eq!(starts(&["--assume", "erase=4MiB"])[0], 4 * mib);

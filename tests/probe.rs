@@ -22,13 +22,18 @@ fn a_lying_drive_with_its_jumper_is_seen_through() {
     let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
     assert_eq!(text.code, 0);
     assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
-    let verdict = "MISREPORTS: claims 512-byte physical sectors, but has 4096-byte ones, the first at byte \
-                   3584. Align partitions to multiples of 4096 bytes plus 3584 (first aligned LBA: 7): 1 MiB \
-                   is misaligned, and 512-byte sector 63 is aligned.";
+    let verdict = "MISREPORTS: the drive claims 512-byte physical sectors, but they have 4096 bytes; the \
+                   first is at byte 3584. Align partitions to multiples of 4096 bytes plus 3584 (first \
+                   aligned LBA: 7). A start at 1 MiB is misaligned, and a start at 512-byte sector 63 is \
+                   aligned.";
     assert!(flat(&text.out).starts_with(verdict) && text.out.contains("5400 rpm"), "{}", text.out);
     assert!(text.out.lines().count() <= 18, "more than a screen: {}", text.out);
     let verbose = straddle(&["probe", "drive:wd10ears,jumper=on", "--verbose"]);
-    assert!(verbose.out.contains("median by offset") && verbose.out.lines().count() <= 40, "{}", verbose.out);
+    assert!(
+        verbose.out.contains("Median time of durable") && verbose.out.lines().count() <= 40,
+        "{}",
+        verbose.out
+    );
 }
 
 #[test]

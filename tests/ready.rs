@@ -252,7 +252,7 @@ fn messages_say_what_is_meant() {
             "byte 2097152 or byte 3145728 is on a boundary",
         ),
         (&["--help"], 0, "explains and fixes misaligned partitions"),
-        (&["explain", "--help"], 0, "why, cost, fix, sources"),
+        (&["explain", "--help"], 0, "cause, cost, fix, sources"),
         (&["plan", "--help"], 0, "--part rest --save plan.json\n"),
     ];
     for (args, status, expected) in cases {

@@ -401,12 +401,15 @@ fn the_payload_of_luks_is_aligned_and_not_its_partition() {
             ),
         );
         let (status, text) = program(dir.path(), &["realign", "disk.img"]);
-        assert!(status == 0 && text.contains("nothing to do; no partition has to move"), "{text}");
+        assert!(
+            status == 0 && text.contains("nothing to do, because no partition has to be moved"),
+            "{text}"
+        );
     }
     // 63 + 4041 is a multiple of 8.
     disk(4041, 63);
     let (status, text) = program(dir.path(), &["realign", "disk.img"]);
-    assert!(status == 0 && text.contains("nothing to do; no partition has to move"), "{text}");
+    assert!(status == 0 && text.contains("nothing to do, because no partition has to be moved"), "{text}");
 }
 
 /// The copy of a boot sector may record another start than the boot sector, as after a program that corrected

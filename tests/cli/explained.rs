@@ -9,7 +9,7 @@ use super::{root, straddle};
 #[test]
 fn old_tools_words_and_numbers_are_explained() {
     for (words, parts) in [
-        (&["fdisk"][..], &["up to 2.17.1", "sector 63", "x (experts), b", "2.18 and later"][..]),
+        (&["fdisk"][..], &["up to 2.17.1", "sector 63", "x for experts, b", "2.18 and later"][..]),
         (&["parted"], &["before 2.1", "powers of 1000", "--align optimal"]),
         (&["gdisk"], &["before 0.5.2", "0.6.6 and later", "x, l, 2048"]),
         (&["gparted"], &["0.6.1", "Align to"]),
@@ -22,7 +22,7 @@ fn old_tools_words_and_numbers_are_explained() {
         (&["4Kn", "boot"], &["sg_format", "nvme format", "hdparm --set-sector-size", "DESTROYS"]),
         (&["SMART"], &["read-modify-writes"]),
         (&["reliability"], &["|g|data|ecc|", "4211 bytes"]),
-        (&["fdisk", "S001", "63"], &["up to 2.17.1", "S001: start", "Byte 32256"]),
+        (&["fdisk", "S001", "63"], &["up to 2.17.1", "S001: start", "byte 32256"]),
     ] {
         let run = straddle(&[&["explain"], words].concat());
         assert_eq!((run.code, run.err.as_str()), (0, ""), "{words:?}");

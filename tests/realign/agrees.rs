@@ -137,7 +137,10 @@ fn agree(folder: &Path, image: &Path, drive: &str, what: &str) -> &'static str {
             "refused"
         }
         _ => {
-            assert!(words.contains("nothing to do; no partition has to move"), "{what}\n{words}\n{refusal}");
+            assert!(
+                words.contains("nothing to do, because no partition has to be moved"),
+                "{what}\n{words}\n{refusal}"
+            );
             assert!(printed.is_empty(), "{what}: check would move {printed:?}\n{words}");
             "nothing"
         }

@@ -30,9 +30,9 @@ fn the_sentences_say_what_the_load_costs_and_whose_it_is() {
     // 100 writes of two units and 100 of one, each for 4 KiB; each writes 16 KiB or 32 KiB where a unit is 16
     // KiB. Of volume 7's, which begin 3584 bytes behind multiples of 32 KiB, each stays in one.
     for part in [
-        "4 KiB sectors: 1.50 times the bytes now, 1.00 if aligned; 16 KiB units: 4.00, the same as if \
-         aligned.",
-        "50 % of the excess on 16 KiB units comes from 4 KiB writes of volume 8.",
+        "For each byte requested, 1.50 bytes (1.00 if aligned) are written on 4 KiB sectors, and 4.00 (the \
+         same if aligned) on 16 KiB units.",
+        "50 % of the excess on 16 KiB units is caused by 4 KiB writes of volume 8.",
         "On 4 KiB sectors, each write needs 1.00 read-modify-writes on average.",
         "If volume 7 started 1 sector later, 0.0 % of its writes would be misaligned on 4 KiB sectors, \
          instead of 100.0 %.",

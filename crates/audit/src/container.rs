@@ -105,21 +105,20 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Compares the size with the declared sectors or the table's, and with 512; no assumed one counts.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
-    let (unit, name, severity, effect) = if !context.size.is_multiple_of(logical)
-        && logical > KERNEL_SECTOR.bytes()
-    {
-        let effect = "with such sectors, the incomplete last one is inaccessible, and QEMU does not open the \
-                      image for uncached writing";
-        (logical, "logical sector", Severity::Warning, effect)
-    } else if !context.size.is_multiple_of(logical) {
-        (logical, "sector", Severity::Advice, "a loop device omits the bytes after the last whole sector")
-    } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
-        let effect = "tools that use sectors of that size (QEMU without a cache on a 4Kn host, fastboot) \
-                      refuse the image";
-        (physical.value(), "physical sector", Severity::Advice, effect)
-    } else {
-        return;
-    };
+    let (unit, name, severity, effect) =
+        if !context.size.is_multiple_of(logical) && logical > KERNEL_SECTOR.bytes() {
+            let effect = "on storage with such sectors, the incomplete last sector is inaccessible, and QEMU \
+                          does not open the image for uncached writing";
+            (logical, "logical sector", Severity::Warning, effect)
+        } else if !context.size.is_multiple_of(logical) {
+            (logical, "sector", Severity::Advice, "a loop device omits the bytes after the last whole sector")
+        } else if *physical.source() == Source::Declared && !context.size.is_multiple_of(physical.value()) {
+            let effect = "tools that use sectors of that size (QEMU without a cache on a 4Kn host, fastboot) \
+                          refuse the image";
+            (physical.value(), "physical sector", Severity::Advice, effect)
+        } else {
+            return;
+        };
     let called = format!("the {}-byte {name}", unit.get());
     let Some((miss, too_long)) = past_multiple(context, unit, &called) else { return };
     let end = ByteOffset::new(context.size.get());
@@ -195,7 +194,7 @@ fn check_placement(context: &Context<'_>, container: &Container, findings: &mut 
     let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries are " };
     let message = format!(
         "{} ({}) stores byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte \
-         boundary: blocks that are aligned in the guest straddle boundaries on the host",
+         boundary. Blocks that are aligned in the guest straddle boundaries on the host",
         container.format,
         container.variant,
         placed.guest,

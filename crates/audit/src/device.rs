@@ -38,8 +38,10 @@ fn kernel_misaligned(context: &Context<'_>) -> Option<Finding> {
              offsets, or the data does not start on their physical sectors"
         }
     };
-    let fix =
-        Fix::advice("align the partitions or devices that it consists of (check each one), then recreate it");
+    let fix = Fix::advice(
+        "align the partitions or devices that this device consists of (check each one), then recreate the \
+         device",
+    );
     Some(Finding::on_disk(rules::KERNEL_MISALIGNED, None, message.to_owned()).fixed_by(fix))
 }
 
@@ -47,14 +49,14 @@ fn stacked_io_opt(context: &Context<'_>) -> Option<Finding> {
     let StackedOptimum { member, size, physical } = context.topology.stacked_optimum.as_ref()?;
     let message = format!(
         "the kernel reports alignment offset -1, but only because the optimal I/O size of {member}, {} \
-         bytes, is not a multiple of the {}-byte physical sector: the offsets of the underlying devices \
-         agree, and starts are checked against them",
+         bytes, is not a multiple of the {}-byte physical sector. The alignment offsets of the underlying \
+         devices agree, and starts are checked against these offsets",
         size.get(),
         physical.get()
     );
     let fix = Fix::advice(
-        "correct the size where it is set (QEMU: opt_io_size=0), or leave it: tools read -1 as 0, so nothing \
-         becomes misaligned",
+        "correct the size where it is set (QEMU: opt_io_size=0), or leave it, because tools read -1 as 0, \
+         which misaligns nothing",
     );
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
@@ -70,7 +72,8 @@ fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
         what_tools_make_of(context, opt)
     );
     let fix = Fix::advice(
-        "when partitioning, do not use the default: specify starts in MiB (parted: unit MiB, or -a minimal)",
+        "when partitioning, specify starts in MiB instead of using the default (parted: unit MiB, or -a \
+         minimal)",
     );
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
@@ -80,7 +83,7 @@ fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let block = context.topology.logical.value();
     let grain = ByteCount::new(MIB);
     if grain.is_multiple_of(opt) {
-        return "Tools still align to 1 MiB, which is a multiple of it".to_owned();
+        return "Tools still align to 1 MiB, which is a multiple of this size".to_owned();
     }
     let physical = context.topology.physical_boundary();
     let judged = |at: ByteOffset| match physical.map(|p| p.past(at)) {
@@ -114,15 +117,18 @@ fn quirk(context: &Context<'_>) -> Option<Finding> {
         Source::Quirk(pattern) => Some(pattern),
         _ => None,
     })?;
-    let claims: Vec<String> =
-        physical.disagreeing().map(|claim| format!("{} says {}", claim.source, claim.value.get())).collect();
+    let claims: Vec<String> = physical
+        .disagreeing()
+        .map(|claim| format!("{} reports {}", claim.source, claim.value.get()))
+        .collect();
     let message = format!(
         "{} (listed as {pattern}) has {}-byte physical sectors, but does not report them: {}",
         context.model.unwrap_or("this drive"),
         physical.value().get(),
         claims.join(", ")
     );
-    let fix = Fix::advice("specify starts in MiB: tools that trust the drive may misalign them");
+    let fix =
+        Fix::advice("specify starts in MiB, because tools that trust the drive may misalign partitions");
     Some(Finding::on_disk(rules::KNOWN_LIAR, None, message).fixed_by(fix))
 }
 
@@ -136,7 +142,8 @@ fn firmware_offset(context: &Context<'_>) -> Option<Finding> {
     let first = Lba::containing(at, context.topology.logical.value());
     let (because, summary) = reason_of_offset(context, offset);
     let message = format!(
-        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; {}){because}",
+        "addresses are shifted: the first physical sector boundary is at byte {at} (LBA {first}; \
+         {}){because}",
         figure.source()
     );
     Some(Finding::on_disk(rules::FIRMWARE_OFFSET, Some(at), message).fixed_by(Fix::advice(summary)))
@@ -161,8 +168,8 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
         ),
         DeviceKind::Md | DeviceKind::DeviceMapper => (
             "; the underlying device is misaligned",
-            "align the partitions or devices that it consists of (check each one) before adding anything to \
-             it; until then, use starts that this check reports as aligned",
+            "align the partitions or devices that this device consists of (check each one) before adding \
+             anything to it; until then, use starts that this check reports as aligned",
         ),
         DeviceKind::Scsi | DeviceKind::Image | DeviceKind::Modelled if at_63 => (
             "; this offset (set by the XP jumper of early WD drives) aligns sector 63 and misaligns every \
@@ -171,7 +178,7 @@ fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, 
                 "remove the jumper (pins 7 and 8 on WD drives) before the disk is partitioned"
             } else {
                 "leave the jumper (pins 7 and 8 on WD drives) as it is while the disk holds data, because it \
-                 shifts the address of every sector; use starts that this check reports as aligned"
+                 shifts the address of every sector, and use starts that this check reports as aligned"
             },
         ),
         DeviceKind::Virtual => (
@@ -213,7 +220,7 @@ fn disagreement(context: &Context<'_>) -> Option<Finding> {
         physical.value().get(),
         physical.source(),
         others.join(", "),
-        physical.why().unwrap_or("the first")
+        physical.why().unwrap_or("the first size is used")
     );
     Some(Finding::on_disk(rules::SOURCES_DISAGREE, None, message))
 }
@@ -238,7 +245,7 @@ fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
     };
     let message = format!(
         "{disk} of the domain {domain} has {logical}-byte logical and {}-byte physical sectors in the guest, \
-         but its storage has {below}-byte logical and {}-byte physical ones: {who}",
+         but its storage has {below}-byte logical and {}-byte physical sectors, so {who}",
         physical.get(),
         storage.get()
     );

@@ -172,8 +172,8 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
             small.or_else(misplaced).map(not("activate")).or_else(|| of_cache(block, mapped.cache?))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
-            "its table uses {}-byte sectors, but the logical sectors are {} bytes, so Linux finds no \
-             partitions",
+            "its table uses {}-byte sectors, but the device's logical sectors are {} bytes, so Linux finds \
+             no partitions",
             table.block, sectors
         ))),
         Facts::Table(_) | Facts::Opaque => None,
@@ -214,12 +214,12 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
     };
     let of_log = || small("log sectors", fs.log_sector.filter(|_| kind == FsKind::Xfs)?, sectors);
     if let Some(what) = size.and_then(|size| small(unit, size, sectors)).or_else(of_log) {
-        return Some(linux(format!("{what}: {verb}")));
+        return Some(linux(format!("{what}, so {verb}")));
     }
     let other = fs.sector.filter(|sector| kind.has_boot_sector() && *sector != sectors.bytes())?;
     let why = format!(
-        "its sectors are {} bytes, but the logical sectors are {sectors}: Windows cannot mount it here \
-         (Linux can)",
+        "its sectors are {} bytes, but the device's logical sectors are {sectors} bytes, so Windows cannot \
+         mount it here (Linux can)",
         other.get()
     );
     Some(Misfit { refusal: Refusal::Windows, why })
@@ -387,10 +387,11 @@ fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
 
 /// The fixes for a container on a device that ends inside one of its sectors: it uses none of the rest.
 fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
-    let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
+    let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("extend the device"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
     let summary = format!(
-        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that size",
+        "resize the device to a multiple of {} bytes; or open it unchanged through a loop device of that \
+         size",
         luks.sector_size.get()
     );
     let by_loop = by_loop(context, unfit, "", used, summary);

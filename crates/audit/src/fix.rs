@@ -73,14 +73,14 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     {
         if partition.unclaimed == Unclaimed::Tail {
             return Some(Fix::advice(
-                "none that keeps the contents: other programs may locate the data that follows them by its \
-                 distance from the partition's end, so the size must not change. If that data is stale, \
-                 shrink the partition",
+                "none that keeps the contents: the size must not change, because other programs may locate \
+                 the data that follows the contents by its distance from the partition's end. If that data \
+                 is stale, shrink the partition",
             ));
         }
         return Some(Fix::advice(
-            "none that keeps the contents: the member's metadata is located by its distance from the \
-             partition's end, so the size must not change; recreate the member in a partition that fills \
+            "none that keeps the contents: the size must not change, because the member's metadata is \
+             located by its distance from the partition's end; recreate the member in a partition that fills \
              whole physical sectors",
         ));
     }

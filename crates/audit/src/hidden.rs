@@ -40,7 +40,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
         && kind.boots_from_recorded_start();
     let message = format!(
         "its {kind} boot sector records sector {hidden} as the start, but the partition starts at sector \
-         {start}: it was moved or copied{}",
+         {start}, so it was moved or copied{}",
         if boots { ", and Windows cannot boot from it" } else { "" }
     );
     let severity = if boots { Severity::Warning } else { Severity::Advice };
@@ -63,7 +63,7 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
 }
 
 /// Instead of commands that write to a file system which a hibernated system has in memory.
-pub(crate) const ASLEEP: &str = "it holds a hibernated system: start that system and shut it down (Windows: \
+pub(crate) const ASLEEP: &str = "it holds a hibernated system; start that system and shut it down (Windows: \
                                  shutdown /s /f /t 0), then check again";
 
 fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSystem, start: u64) -> Fix {

@@ -365,7 +365,7 @@ fn off(
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
-        "{}: the layer below is misaligned by {} bytes, and this layer compensates for that: its data, at \
+        "{}: the layer below is misaligned by {} bytes, and this layer compensates for that. Its data, at \
          byte {} of the disk, is on a {}-byte {} boundary. Moving only one of them would misalign the data",
         place.label(),
         skew.inherited.get(),
@@ -373,7 +373,10 @@ fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: N
         named.boundary.size().get(),
         named.name
     );
-    let fix = Fix::advice(format!("leave both, or move both: the data in the {} is aligned", layer.kind));
+    let fix = Fix::advice(format!(
+        "leave both layers where they are, or move both, because the data in the {} is aligned",
+        layer.kind
+    ));
     place.finding(rules::LAYERS_CANCEL, Some(shown.drive), message, fix)
 }
 
@@ -387,7 +390,8 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     for (name, size) in wanted {
         let Some(size) = size.filter(|size| !md.chunk.is_multiple_of(*size)) else { continue };
         let message = format!(
-            "{}: its {}-byte chunk is not a multiple of the {name} ({} bytes), so chunks end inside one",
+            "{}: its {}-byte chunk is not a multiple of the {name} ({} bytes), so chunks end inside such a \
+             unit",
             place.label(),
             md.chunk.get(),
             size.get()

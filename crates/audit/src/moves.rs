@@ -99,7 +99,7 @@ impl Ways {
             (Some(forward), None) => format!("{forward} completes it"),
             (None, Some(back)) => format!("{back} completes the rollback"),
             (None, None) => {
-                "its journal is unusable: write nothing to the disk, and copy it as it is".to_owned()
+                "its journal is unusable; write nothing to the disk, and copy it as it is".to_owned()
             }
         }
     }
@@ -260,7 +260,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
             format!("move partitions {numbers} to aligned starts, with their data")
         }
     };
-    let mut caution = "after a power cut, straddle resume continues without data loss".to_owned();
+    let mut caution = "after a power cut, straddle resume continues the move without data loss".to_owned();
     if let Some(size) = journal {
         caution += &format!(
             "; the disk has no room for the journal ({} bytes): store {} on another disk, and keep it until \
@@ -302,9 +302,9 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let shrink = shrinking(of.layer.as_ref()?, *to).filter(|_| numbers.contains(&number))?;
     let dir = if shrink.line.contains(" DIR ") { ", DIR with an empty directory" } else { "" };
     let caution = format!(
-        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop: there \
-         is no room for the move. Store {} on another disk, and keep it until the move is complete; after a \
-         power cut, straddle resume continues without data loss{}",
+        "replace DEVICE with partition {partition}, unmounted{dir}; if the first command fails, stop, \
+         because there is no room for the move. Store {} on another disk, and keep it until the move is \
+         complete; after a power cut, straddle resume continues the move without data loss{}",
         file_about(context.target, "move.journal"),
         after(context)
     );
@@ -394,7 +394,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         (Journal::Unmarked { stage, at }, _) => {
             let message = format!(
                 "the journal of an unfinished move of partitions starts at byte {at}, but there is no \
-                 partition table: it was damaged by a power cut or removed by another program; {}",
+                 partition table, because it was damaged by a power cut or removed by another program; {}",
                 stage.sentence()
             );
             (Some(*at), message)
@@ -414,7 +414,9 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
         (Journal::InFile, Some(marker)) => {
             let start = marker.span.start();
-            let said = format!("there is no journal at byte {start}: it is in the file named with --journal");
+            let said = format!(
+                "there is no journal at byte {start}, because it is in the file specified with --journal"
+            );
             of_marker(context, *marker, &said)
         }
         (Journal::Unusable(why), Some(marker)) => {
@@ -438,7 +440,7 @@ fn of_marker(context: &Context<'_>, marker: Marker, said: &str) -> (Option<ByteO
         format!("; only the GPT copy at byte {at}, which is incomplete, has this entry")
     });
     let message = format!(
-        "entry {} of the table (type {kind}) is the marker of an unfinished move: the table lists neither \
+        "entry {} of the table (type {kind}) is the marker of an unfinished move, so the table lists neither \
          the old partitions nor the new ones; {said}{copies}",
         marker.number
     );

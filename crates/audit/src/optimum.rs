@@ -53,7 +53,7 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let multiple_of = |unit: u64| opt.is_multiple_of(ByteCount::new(unit));
     if multiple_of(ALL_ONES) {
         let unit = if multiple_of(8 * ALL_ONES) { 4096 } else { 512 };
-        Some(format!("it is 65535 {unit}-byte blocks (a 16-bit field of all ones)"))
+        Some(format!("it is 65535 {unit}-byte blocks (a 16-bit field with every bit set)"))
     } else if multiple_of(MPT3SAS) {
         Some(
             "it is a multiple of 0xFFF000 bytes, the transfer limit of an HBA rather than a property of \
@@ -61,7 +61,7 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
                 .to_owned(),
         )
     } else if let Some((count, unit)) = count_of_ones(opt.get(), physical.get()) {
-        Some(format!("it is {count} times {unit} bytes (a field of all ones, rounded down)"))
+        Some(format!("it is {count} times {unit} bytes (a field with every bit set, rounded down)"))
     } else if !opt.is_multiple_of(physical) {
         Some(format!("it is not a multiple of the {}-byte physical sector", physical.get()))
     } else if let Some(min) = min.filter(|min| !opt.is_multiple_of(*min)) {

@@ -45,7 +45,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
              partition",
         ))
     } else if reaches_past_end(context, partition) {
-        Some(Fix::advice("fix S042 first: the partition reaches past the disk's end"))
+        Some(Fix::advice("fix S042 first, because the partition reaches past the disk's end"))
     } else if found.iter().any(curable) {
         fix(context, partition)
     } else {
@@ -55,9 +55,9 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     for finding in found.iter_mut().filter(|f| curable(f)) {
         finding.fix = match finding.rule.code {
             // A move keeps the partition's length.
-            Code::END_STRADDLES if realigns => {
-                Some(Fix::advice("move its start first, and check again: the end moves with it"))
-            }
+            Code::END_STRADDLES if realigns => Some(Fix::advice(
+                "move its start first, and check again, because the end moves with the start",
+            )),
             _ => fix.clone(),
         };
     }
@@ -145,7 +145,7 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
         miss.past.get(),
         size = miss.boundary.size().get()
     );
-    let mut fix = Fix::advice("move it to a partition that starts on a physical sector boundary");
+    let mut fix = Fix::advice("move the contents to a partition that starts on a physical sector boundary");
     if above.is_split() {
         message += &split(&above);
         fix = split_fix(&above);
@@ -234,7 +234,7 @@ fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss
             let physical = context.topology.physical.value().get();
             let usual = Boundary::multiples_of(USUAL_PHYSICAL);
             let hidden = match usual.is_some_and(|usual| !usual.is_aligned(start)) {
-                true => "; if the disk hides 4096-byte sectors, its blocks straddle them",
+                true => "; if the disk has 4096-byte physical sectors after all, blocks straddle them",
                 false => "",
             };
             format!("{place}: aligned to the {physical}-byte physical sector, but not to 1 MiB{hidden}")
@@ -279,11 +279,11 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let why = if rest == past {
         format!("its last {rest_bytes} bytes do not fill a physical sector")
     } else {
-        format!("its size is not a multiple of {size} ({rest_bytes} bytes over)")
+        format!("its size is {rest_bytes} bytes more than a multiple of {size}")
     };
     let blocks = soft_block_size(len, context.topology.logical.value());
     let soft = match blocks < LARGEST_BLOCK {
-        true => format!("; while it is not mounted, Linux accesses it in {blocks}-byte blocks"),
+        true => format!("; while the partition is not mounted, Linux accesses it in {blocks}-byte blocks"),
         false => String::new(),
     };
     let message = format!(
@@ -343,9 +343,9 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
             "straddle probe DISK --save drive.json, then straddle check --measured drive.json DISK",
         ),
         Hides::Host => (
-            "Virtual disks report 512-byte physical sectors, whatever the host's storage has (usually \
-             4096-byte ones)",
-            "its host's storage has 512-byte ones",
+            "Virtual disks report 512-byte physical sectors, regardless of the host's storage (which usually \
+             has 4096-byte sectors)",
+            "its host's storage has 512-byte sectors",
             "straddle check --domain on the host, or lsblk -t of the disk that holds the image",
         ),
     };

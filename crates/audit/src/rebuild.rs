@@ -25,11 +25,12 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
     let (kib, sectors) = (unit / KIB, unit / 512);
     match &layer.facts {
         Facts::Md(_) => Fix::advice(format!(
-            "recreate the array on all its members with mdadm --create --data-offset={kib}K, and restore its contents"
+            "recreate the array on all its members with mdadm --create --data-offset={kib}K, and restore its \
+             contents"
         )),
         Facts::Pv(_) => Fix::advice(format!(
-            "move its extents to another physical volume (vgextend, pvmove, vgreduce), recreate it with pvcreate \
-             --dataalignment {kib}k --dataalignmentoffset 0, and move them back"
+            "move its extents to another physical volume (vgextend, pvmove, vgreduce), recreate this one \
+             with pvcreate --dataalignment {kib}k --dataalignmentoffset 0, and move the extents back"
         )),
         Facts::Luks(luks) if luks.version == 1 => destroying(
             "cryptsetup",
@@ -56,7 +57,8 @@ pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix
             }
         }
         Facts::Mapped(_) if layer.kind == Content::Volume(VolumeKind::Bcache) => Fix::advice(format!(
-            "recreate it with make-bcache --data-offset {sectors} -B, and restore its contents"
+            "recreate the backing device with make-bcache --data-offset {sectors} -B, and restore its \
+             contents"
         )),
         Facts::Table(_) => Fix::advice(format!(
             "move {label} to a multiple of {unit} bytes, relative to the device that holds its table"
@@ -85,7 +87,7 @@ pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     }
     Fix::advice(
         "back up, then reshape the array to a larger chunk size (mdadm --grow --chunk=512 with \
-         --backup-file), which rewrites all of it",
+         --backup-file), which rewrites the whole array",
     )
 }
 
@@ -94,8 +96,8 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     let sector = physical.get().min(4096);
     if luks.version == 1 {
         return Fix::advice(
-            "none for LUKS1, whose sectors are always 512 bytes; convert it to LUKS2 first (cryptsetup \
-             convert)",
+            "none for LUKS1, whose sectors are always 512 bytes; convert the container to LUKS2 first \
+             (cryptsetup convert)",
         );
     }
     if luks.sector_size.get() >= sector {
@@ -121,9 +123,10 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
     let rest = luks.size.unwrap_or(len).remainder(unit);
     if rest != ByteCount::ZERO {
         return Fix::advice(format!(
-            "cryptsetup refuses {sector}-byte sectors because the container's device ends inside one. Back \
-             up, make sure that the contents do not use the last {0} bytes (if they do, shrink them), close \
-              the container, and shrink the device by {0} bytes; then run check again for the command",
+            "cryptsetup refuses {sector}-byte sectors because the container's device ends inside such a \
+             sector. Back up, make sure that the contents do not use the last {0} bytes (if they do, shrink \
+             them), close the container, and shrink the device by {0} bytes; then run check again to get the \
+             command",
             rest.get()
         ));
     }
@@ -136,8 +139,8 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
         risk: Risk::Backup,
         caution: Some(format!(
             "open the container first. The file system in it must have blocks of at least {sector} bytes, or \
-             it cannot be mounted afterwards, and its size must be a multiple of {sector} bytes; replace \
-             DEVICE with the device that holds the container"
+             it cannot be mounted afterwards. Its size must be a multiple of {sector} bytes; replace DEVICE \
+             with the device that holds the container"
         )),
     }
 }

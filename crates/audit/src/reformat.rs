@@ -34,7 +34,7 @@ pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: 
     command(kind, fs, len, wanted).map_or_else(
         || {
             Fix::advice(format!(
-                "none with {}: a {kind} of this size with {}-byte blocks cannot be {} on every system; \
+                "none with {}: a {kind} of this size with {}-byte blocks cannot be {} on every system, but \
                  larger writes help",
                 if kind == FsKind::Swap { "mkswap" } else { "mkfs" },
                 wanted.get(),

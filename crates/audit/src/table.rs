@@ -64,10 +64,10 @@ fn from_problem(context: &Context<'_>, problem: &Problem) -> Finding {
 fn beside_mbr(at: ByteOffset) -> Finding {
     let message = format!(
         "the MBR (byte {at}) lists partitions and has no protective entry, although both copies of the GPT \
-         are intact: the kernel, parted and fdisk use the MBR, and sgdisk asks which one to use"
+         are intact. The kernel, parted and fdisk use the MBR; sgdisk asks which table to use"
     );
     let fix = Fix::advice(
-        "remove the leftover table: if the MBR is correct, sgdisk --zap removes the GPT; if the GPT is \
+        "remove the leftover table. If the MBR is correct, sgdisk --zap removes the GPT; if the GPT is \
          correct, load it with gdisk, which writes a protective MBR",
     );
     let finding = Finding::on_disk(rules::PROTECTIVE_MBR, Some(at), message).fixed_by(fix);
@@ -147,9 +147,9 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
         String::new()
     };
     Fix::advice(format!(
-        "none that is safe: a copy of the table would overwrite the data at byte {at}, perhaps a boot \
-         loader{smaller}; if that data is a leftover, straddle plan --repair --relocate-backup --wipe \
-         overwrites it",
+        "none that is safe, because a copy of the table would overwrite the data at byte {at}, perhaps a \
+         boot loader{smaller}; if that data is a leftover, overwrite it with straddle plan --repair \
+         --relocate-backup --wipe",
     ))
 }
 
@@ -265,8 +265,8 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "review the changes that the first command lists; the second one writes them and prints how to \
-             revert them"
+            "review the changes that the first command lists; the second command writes them and prints how \
+             to revert them"
                 .to_owned(),
         ),
     })
@@ -308,12 +308,12 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     commands.extend(seen.into_iter().flat_map(|seen| planned(context, &format!("{seen} --repair"))));
     let then = if seen.is_some() { ", and write the backup GPT" } else { "" };
     Some(Fix {
-        summary: format!("{again}extend it to the {size} bytes that its contents record{then}"),
+        summary: format!("{again}extend the image to the {size} bytes that its contents record{then}"),
         commands,
         risk: Risk::Backup,
         caution: (!has_all).then(|| {
-            "the missing part then reads as zeros: before mounting the contents, check them with the tool \
-             for their format"
+            "the missing part then reads as zeros, so check the contents with the tool for their format \
+             before mounting them"
                 .to_owned()
         }),
     })
@@ -337,8 +337,8 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
         commands,
         risk: Risk::Backup,
         caution: Some(
-            "before mounting the contents, check them with the tool for their format: other data may have \
-             been written past the end in the meantime"
+            "before mounting the contents, check them with the tool for their format, because other data may \
+             have been written past the end in the meantime"
                 .to_owned(),
         ),
     })
@@ -353,10 +353,10 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     }
     let command = Command::of_table("sgdisk", format!("sgdisk -e {}", operand(context.target)));
     Some(Fix {
-        summary: "rewrite both copies from the good one".to_owned(),
+        summary: "rewrite both copies of the GPT from the good one".to_owned(),
         commands: vec![command],
         risk: Risk::Backup,
-        caution: Some("check the table first: sgdisk -p prints what will be written".to_owned()),
+        caution: Some("check the table first (sgdisk -p prints what will be written)".to_owned()),
     })
 }
 
@@ -371,14 +371,14 @@ fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fi
     }
     if let Some(why) = &context.moves.not_converted {
         let summary = format!(
-            "{way}, or read it through a loop device with those sectors, which writes nothing; {why}"
+            "{way}, or read the disk through a loop device with those sectors, which writes nothing; {why}"
         );
         return (as_it_was(context, table, summary), None);
     }
     let view = as_it_was(
         context,
         table,
-        "read it through a loop device with the table's sectors, which writes nothing".to_owned(),
+        "read the disk through a loop device with the table's sectors, which writes nothing".to_owned(),
     );
     // With --convert-table, --logical is the size of the table's sectors.
     let seen = context.moves.options.as_ref().filter(|_| !context.moves.declares_sectors);

@@ -35,7 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   straddle check                          # every disk of this machine
   straddle check disk.img                 # an image
-  straddle explain S001                   # why a finding matters, and its fix
+  straddle explain S001                   # a finding with its cost and fix
   straddle realign /dev/sdb               # plan a move; nothing is written
   straddle bench random-write wd10ears    # the cost on a modelled drive";
 
@@ -300,7 +300,7 @@ pub(crate) fn positive_size(text: &str) -> Result<ByteCount, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct FormatArguments {
-    /// Image format [default: detected]. `raw` treats the file itself as the disk.
+    /// Image format [default: detected]. Specify `raw` to treat the file itself as the disk.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 }

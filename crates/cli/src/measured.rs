@@ -199,8 +199,8 @@ impl Pricing {
             _ => return None,
         };
         Some(format!(
-            "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost only adds \
-             costs to findings; to check alignment for that drive: {option}",
+            "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost only adds a \
+             cost to each finding; to check the alignment for that drive, use {option}",
             examined.name(),
             missing.number,
             boundary.past(missing.span.start()).get(),

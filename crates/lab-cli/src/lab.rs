@@ -322,8 +322,10 @@ impl<'a> LabReport<'a> {
 
 fn text_of_ended(job: &Job, ended: &Ended) -> String {
     let (guest, host) = (ended.guest.as_secs_f64(), ended.host.as_secs_f64());
-    let mut text =
-        format!("\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast)", guest / host);
+    let mut text = format!(
+        "\nlab: {guest:.3} s of the guest's time in {host:.1} s ({:.1} times as fast as real time)",
+        guest / host
+    );
     if ended.cut {
         text.push_str("; the power was cut");
     } else if let Some(cut) = &job.cut {

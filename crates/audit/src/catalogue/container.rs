@@ -22,8 +22,8 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
 pub(super) const CONTAINER_UNIT_SMALL: Definition = Definition {
     title: "image format allocates space in small units",
     what: "The image format's cluster or grain is smaller than the physical sector.",
-    why: "Small clusters (qcow2 allows 512 bytes) scatter pieces smaller than a physical sector over the \
-          file.",
+    why: "Small clusters (qcow2 allows 512 bytes) scatter the data over the file in pieces smaller than a \
+          physical sector.",
     cost: "The host does a read-modify-write for each newly written cluster.",
     fix: "Convert the image to one with larger clusters (qemu-img convert -o cluster_size=64k).",
     sources: &["QEMU docs/interop/qcow2.rst, cluster_bits"],
@@ -34,7 +34,7 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
     what: "The image's length is not a multiple of the sector size of the intended storage (--assume, \
            --logical), of the unit that a platform requires (--for), or of 512 bytes.",
     why: "Some image builders write the backup GPT (33 sectors of 512 bytes) right after the last partition, \
-          or copy a file system of arbitrary length; qemu-img rounds the size of a VHD up to whole cylinders \
+          or copy a file system of arbitrary length. qemu-img rounds the size of a VHD up to whole cylinders \
           unless force_size is set.",
     cost: "The incomplete last sector is inaccessible. QEMU (7.2) refuses to open the image for uncached \
            writing on such storage, and fastboot refuses to send it. Azure and Google Compute Engine refuse \

@@ -8,24 +8,25 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     why: "dm-crypt reports the encryption sector as the mapping's logical sector, so layers above may write \
           single encryption sectors. LUKS1 always uses 512 bytes; LUKS2 uses 4096 if the device reports \
           4096-byte sectors.",
-    cost: "Eight times as many encryption calls per block, and read-modify-writes if a file system uses \
-           small sectors.",
-    fix: "cryptsetup reencrypt --sector-size 4096 (LUKS2). The data area must start and end on a 4096-byte \
-           boundary; if its end does not, shrink the device first.",
+    cost: "Each block needs eight times as many encryption calls. If a file system uses small sectors, its \
+           small writes are read-modify-writes.",
+    fix: "For LUKS2, run cryptsetup reencrypt --sector-size 4096. The data area must start and end on a \
+          4096-byte boundary. If its end does not, shrink the device first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 
 pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     title: "file system writes less than a physical sector",
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
-    why: "mkfs chooses the block size from the size of the device (1 KiB for small ext file systems) or from \
-          what the device reports (XFS: 512-byte sectors on an image file or a drive that misreports).",
+    why: "mkfs derives the block size from the size of the device or from what the device reports. For \
+          example, small ext file systems get 1 KiB blocks, and XFS gets 512-byte sectors on an image file \
+          or on a drive that misreports its sectors.",
     cost: "Each write of such a block is a read-modify-write, even if the partition is aligned. The finding \
-           is advice if only firmware reads the file system (an EFI system partition, the small FAT that a \
-           Raspberry Pi boots from). It is also advice for an ext or FAT file system smaller than 512 MiB, \
-           for which mke2fs and mkfs.fat choose small blocks, and for blocks of 4 KiB or more, because not \
-           every system can mount larger ones.",
-    fix: "Recreate it with blocks and sectors of 4096 bytes.",
+           is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
+           system that a Raspberry Pi boots from). The finding is also advice for an ext or FAT file system \
+           smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or \
+           more, the finding is advice because not every system can mount larger blocks.",
+    fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
 
@@ -33,10 +34,10 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     title: "file-system block is smaller than the indirection unit",
     what: "The file system's block is at least a physical sector, but smaller than the SSD's indirection \
            unit.",
-    why: "An SSD with 16 KiB units reads and rewrites the rest of the unit for each isolated 4 KiB write; \
-          its cache merges writes that arrive close together.",
+    why: "For each isolated 4 KiB write, an SSD with 16 KiB units reads and rewrites the rest of the unit. \
+          The SSD's cache merges only writes that arrive close together.",
     cost: "Small random writes cause up to (unit / block) times as many flash writes. The finding is a \
-           warning for blocks and sectors smaller than 4 KiB, because larger ones are possible.",
+           warning for blocks and sectors smaller than 4 KiB, because larger blocks are possible.",
     fix: "Use larger blocks if the file system supports them (XFS with large block sizes, bigalloc \
           clusters), or larger writes.",
     sources: &["NVM Express NVM Command Set specification, NPWG"],
@@ -44,11 +45,13 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
 
 pub(super) const DATA_AREA_OFF: Definition = Definition {
     title: "data area is misaligned inside an aligned file system",
-    what: "The file system starts on a physical sector boundary, but its first cluster does not.",
-    why: "FAT's first cluster follows the reserved sectors, tables and root directory; exFAT's is at the \
-          start of the cluster heap. mkfs.fat aligns clusters by default, but other formatters do not.",
-    cost: "Every cluster spans one more sector than necessary: see S001.",
-    fix: "Recreate it with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
+    what: "The file system starts on a physical sector boundary, but its first cluster does not start on \
+           one.",
+    why: "The first cluster of FAT follows the reserved sectors, tables and root directory. The first \
+          cluster of exFAT is at the start of the cluster heap. mkfs.fat aligns clusters by default, but \
+          other formatters do not.",
+    cost: "Every cluster spans one more sector than necessary (see S001).",
+    fix: "Recreate the file system with mkfs.fat (without -a) or mkfs.exfat -b 1M.",
     sources: &[
         "Microsoft FAT specification, FirstDataSector",
         "exFAT file system specification, ClusterHeapOffset",
@@ -57,23 +60,24 @@ pub(super) const DATA_AREA_OFF: Definition = Definition {
 
 pub(super) const HINTS_CONTRADICT: Definition = Definition {
     title: "stripe hints do not match the array",
-    what: "The chunk or stripe recorded in the file system is not a multiple of the underlying array's.",
-    why: "mkfs derives these hints from the device's I/O sizes and stores them (multiples of the chunk and \
-          the stripe are fine). They become wrong when the array is reshaped or the file system is copied to \
-          another device.",
-    cost: "The allocator optimises for the wrong layout: metadata accumulates on one member, and writes of \
-           whole stripes become partial ones.",
-    fix: "For ext4, tune2fs -E stride=,stripe_width=; for XFS, mount -o sunit=,swidth=.",
+    what: "The chunk or stripe recorded in the file system is not a multiple of the chunk or stripe of the \
+           underlying array.",
+    why: "mkfs derives these hints from the device's I/O sizes and stores them. Multiples of the chunk and \
+          the stripe are correct hints. The hints become wrong when the array is reshaped or the file system \
+          is copied to another device.",
+    cost: "The allocator optimises for the wrong layout. Metadata accumulates on one member, and writes of \
+           whole stripes become partial writes.",
+    fix: "For ext4, run tune2fs -E stride=,stripe_width=. For XFS, mount with -o sunit=,swidth=.",
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
 };
 
 pub(super) const ASHIFT_SMALL: Definition = Definition {
     title: "ZFS writes less than the drive's unit",
     what: "The vdev's ashift is smaller than the physical sector or indirection unit.",
-    why: "ZFS derives the ashift from what the drive reports when the vdev is created, and it cannot be \
-          changed afterwards.",
+    why: "When a vdev is created, ZFS derives the ashift from the sector size that the drive reports. The \
+          ashift cannot be changed afterwards.",
     cost: "Every write of a small record is a read-modify-write. With ashift 12 or more, the finding is only \
-           advice: 4 KiB blocks cost the same as in any other file system on this drive.",
+           advice, because 4 KiB blocks cost the same as in any other file system on this drive.",
     fix: "Recreate the pool with -o ashift=12 (4 KiB), 13 (8 KiB) or 14 (16 KiB).",
     sources: &["zpoolprops(7), ashift", "OpenZFS issues 287 and 289"],
 };
@@ -81,8 +85,8 @@ pub(super) const ASHIFT_SMALL: Definition = Definition {
 pub(super) const PAGE_STRADDLES: Definition = Definition {
     title: "database pages straddle the drive's units",
     what: "Database pages of the given size (--page) do not cover whole units of the drive.",
-    why: "The page is neither a multiple nor a divisor of the unit, or the file system is not aligned to \
-          it.",
+    why: "The page size is neither a multiple nor a divisor of the unit, or the file system is not aligned \
+          to the unit.",
     cost: "Each page write becomes two partial writes, and a power cut between them tears the page.",
     fix: "Align the layers below, and use a page size that is a multiple of the unit.",
     sources: &["PostgreSQL documentation, full_page_writes", "MySQL documentation, innodb_doublewrite"],
@@ -107,16 +111,17 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
 pub(super) const HIDDEN_SECTORS: Definition = Definition {
     title: "the boot sector records a different start than the partition table",
     what: "The start recorded in the boot sector of an NTFS, FAT or exFAT file system (\"hidden sectors\") \
-           differs from the partition table's.",
+           differs from the start in the partition table.",
     why: "Only mkfs and Windows' own tools write this field. If another tool moves or copies the partition, \
-          the old value remains. The partition's BIOS boot code uses the field to locate the rest of its own \
+          the old value remains. The partition's BIOS boot code uses the field to locate the rest of its \
           code.",
     cost: "Windows does not boot from the partition. The finding is a warning for the active partition of an \
            MBR, and advice for other partitions (data, EFI, exFAT), where no program reads the field.",
     fix: "With the partition unmounted, write the number of its first sector to the boot sector (four bytes \
-          at byte 28) and to the copies of the boot sector. For NTFS, these are in the sector after the \
+          at byte 28) and to the copies of the boot sector. For NTFS, the copies are in the sector after the \
           volume's last one or in the last sector of the cluster that starts there, and in the partition's \
-          last sector; for FAT32, usually in sector 6. If the partition has to be moved, move it first.",
+          last sector. For FAT32, the copy is usually in sector 6. If the partition has to be moved, move it \
+          first.",
     sources: &[
         "Microsoft FAT specification, BPB_HiddSec",
         "exFAT file system specification, PartitionOffset",
@@ -127,13 +132,14 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
 pub(super) const UNFIT: Definition = Definition {
     title: "does not fit the device's logical sectors",
     what: "A file system, volume, nested partition table or database page (--page) has units smaller than \
-           the device's logical sectors, or starts or ends inside a logical sector; or a LUKS2 container \
-           ends inside one of its own encryption sectors.",
-    why: "It was created on a drive or image with 512-byte sectors, and is now on one with 4096-byte \
-          sectors: it was copied to a 4Kn drive or into LUKS2 with 4096-byte sectors, the adapter was \
-          replaced, or the array or volume group got a new member.",
-    cost: "Linux cannot mount, open, activate or find it. Windows cannot mount a FAT, exFAT or NTFS volume \
-           whose sector size differs from the drive's. Alignment is irrelevant here.",
+           the device's logical sectors, or starts or ends inside a logical sector. The rule also covers a \
+           LUKS2 container that ends inside an encryption sector.",
+    why: "The file system or volume was created on a drive or image with 512-byte sectors, and is now on a \
+          drive with 4096-byte sectors. For example, it was copied to a 4Kn drive or into LUKS2 with \
+          4096-byte sectors, the adapter was replaced, or a member with larger sectors was added to the \
+          array or volume group.",
+    cost: "Linux cannot mount, open, activate or find the contents. Windows cannot mount a FAT, exFAT or \
+           NTFS volume whose sector size differs from the drive's. Alignment is irrelevant here.",
     fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. To copy the files to a \
           new file system, read the old one through losetup --sector-size 512. As a last resort, recreate \
           the file system.",

@@ -6,8 +6,8 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
     title: "the kernel's view differs from the disk",
     what: "The partitions, mappings or RAID layouts that the kernel uses differ from those on the disk.",
     why: "The table or the metadata was changed while in use, and the kernel still uses the old version.",
-    cost: "Data is written according to the old layout, but read according to the new one after the next \
-           boot.",
+    cost: "Data is written according to the old layout, but after the next boot it is read according to the \
+           new layout.",
     fix: "Reboot, or have the kernel reread the table (partx -u, blockdev --rereadpt), before anything else is written.",
     sources: &["partx(8)", "blockdev(8), --rereadpt"],
 };
@@ -15,8 +15,8 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
 pub(super) const UNREADABLE: Definition = Definition {
     title: "cannot be read",
     what: "The drive returns errors when the table or the contents of a partition are read.",
-    why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone. Since the \
-          contents are unknown, their alignment is not checked.",
+    why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone. The \
+          contents are unknown, so their alignment is not checked.",
     cost: "Possibly data loss.",
     fix: "First save everything that is still readable (ddrescue). Then check the kernel's messages (dmesg) \
           and the drive's health (smartctl -a).",

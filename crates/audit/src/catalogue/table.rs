@@ -8,7 +8,7 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
           reverse. The GPT header is in the second sector, so it is not found if the size differs. An MBR is \
           found, but its sector numbers are wrong by a factor of eight.",
-    cost: "Partitions are missing or at the wrong position. Data seems lost, and a \"repair\" would \
+    cost: "Partitions are missing or at the wrong position. The data seems lost, and a \"repair\" would \
            overwrite it.",
     fix: "Connect the drive the way it was connected when it was partitioned. Otherwise, copy the data \
           through a loop device with the table's sector size (losetup --sector-size), which writes nothing, \
@@ -21,11 +21,12 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
 
 pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
     title: "the primary GPT is damaged",
-    what: "The primary GPT header or its entries fail their checks; the backup at the disk's end is good.",
+    what: "The primary GPT header or its entries fail their checks, but the backup at the disk's end is \
+           good.",
     why: "A boot loader, an imaging tool or a table for another sector size overwrote the first sectors.",
-    cost: "The kernel uses the backup only if it was booted with the gpt parameter; firmware may not find \
-           the EFI system partition.",
-    fix: "Rewrite the primary from the backup.",
+    cost: "The kernel uses the backup only if the kernel was booted with the gpt parameter. Firmware may not \
+           find the EFI system partition.",
+    fix: "Rewrite the primary GPT from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
 
@@ -35,14 +36,14 @@ pub(super) const GPT_BACKUP_DAMAGED: Definition = Definition {
     why: "The end of the disk was overwritten, for example by RAID metadata, or was never written because a \
           copy was cut short.",
     cost: "Nothing, unless the primary is damaged too.",
-    fix: "Rewrite the backup from the primary.",
+    fix: "Rewrite the backup GPT from the primary.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
 pub(super) const GPT_UNUSABLE: Definition = Definition {
     title: "no usable GPT",
     what: "The disk has a GPT, but neither copy passes its checks.",
-    why: "Both were overwritten, or the image is truncated.",
+    why: "Both copies were overwritten, or the image is truncated.",
     cost: "No tool sees any partition.",
     fix: "Restore the table from a backup, or search for the partitions' contents.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
@@ -51,11 +52,11 @@ pub(super) const GPT_UNUSABLE: Definition = Definition {
 pub(super) const GPT_BACKUP_MISPLACED: Definition = Definition {
     title: "the backup GPT is not at the end",
     what: "The backup GPT is intact, but not in the disk's last block.",
-    why: "The disk or image has grown: a cloud volume was enlarged, or an image was written to a larger \
-          disk.",
+    why: "The disk or image has grown. For example, a cloud volume was enlarged, or an image was written to \
+          a larger disk.",
     cost: "The space after the backup GPT cannot be used, and the backup is not found if the primary is \
            lost.",
-    fix: "Move it to the end.",
+    fix: "Move the backup GPT to the end of the disk.",
     sources: &["UEFI specification 2.10, section 5.3.1"],
 };
 
@@ -63,7 +64,7 @@ pub(super) const GPT_PAST_END: Definition = Definition {
     title: "the GPT is for a larger disk",
     what: "The GPT was made for a larger disk than this one.",
     why: "The image was truncated or copied to a smaller disk.",
-    cost: "Everything past the end is lost, including the backup GPT.",
+    cost: "Everything past the end of the disk is lost, including the backup GPT.",
     fix: "Copy the whole disk or image again.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
@@ -71,9 +72,9 @@ pub(super) const GPT_PAST_END: Definition = Definition {
 pub(super) const GPT_COPIES_DIFFER: Definition = Definition {
     title: "the two GPTs list different partitions",
     what: "Primary and backup both pass their checks, but their entries differ.",
-    why: "A tool was interrupted between writing the two copies, or it writes only one.",
-    cost: "Nothing until the backup is used instead of the primary; then partitions appear or disappear.",
-    fix: "Decide which one is correct (the primary is the one in use), and rewrite the other from it.",
+    why: "A tool was interrupted before it wrote the second copy, or writes only one.",
+    cost: "Nothing, until the backup is used instead of the primary. Partitions then appear or disappear.",
+    fix: "Decide which copy is correct (the primary is in use), and rewrite the other copy from it.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -81,9 +82,9 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     title: "protective MBR and GPT do not match",
     what: "There is a protective MBR without a GPT, or a GPT without a protective MBR. The finding is only a \
            warning if an intact GPT follows an MBR that lists partitions but has no protective entry.",
-    why: "One of them was overwritten by wipefs, dd or a boot loader.",
+    why: "Either the MBR or the GPT was overwritten by wipefs, dd or a boot loader.",
     cost: "No partition is found, or different programs find different ones. The kernel reads a GPT only if \
-           there is a protective MBR; without a GPT, the disk seems to hold one large unknown partition.",
+           there is a protective MBR. Without a GPT, the disk seems to hold one large unknown partition.",
     fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the table from a \
           backup, or search for the partitions' contents. If there are two tables, remove the leftover one.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
@@ -97,8 +98,8 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
     cost: "A system that uses the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old \
            position, and overwrites whatever is there now.",
     fix: "Correct only that entry (sfdisk --label-nested dos -N ENTRY), or write a protective MBR if nothing \
-          needs the hybrid one (gdisk: x, n). Do not use sgdisk -h for a board that boots from this MBR: it \
-          rebuilds all entries, may change their types and order, and clears the boot flag.",
+          needs the hybrid one (gdisk: x, n). Do not use sgdisk -h for a board that boots from this MBR, \
+          because sgdisk rebuilds all entries, may change their types and order, and clears the boot flag.",
     sources: &[
         "sgdisk(8), --hybrid and --verify",
         "sfdisk(8), --label-nested",
@@ -110,7 +111,7 @@ pub(super) const EBR_DAMAGED: Definition = Definition {
     title: "the chain of logical partitions is broken",
     what: "An extended boot record links back to an earlier one or out of the extended partition, or is \
            not a valid record.",
-    why: "Logical partitions form a linked list across the disk; one overwritten sector breaks it.",
+    why: "Logical partitions form a linked list across the disk. One overwritten sector breaks the list.",
     cost: "Partitions after the break are not found, or different tools find different ones.",
     fix: "Restore the record (testdisk finds the partitions), or convert the table to a GPT.",
     sources: &["Linux block/partitions/msdos.c, parse_extended"],
@@ -120,8 +121,8 @@ pub(super) const OVERLAP: Definition = Definition {
     title: "partitions overlap",
     what: "Two partitions share blocks.",
     why: "The table was edited by hand, or by tools that use different units.",
-    cost: "Writing to one destroys the other.",
-    fix: "Find out which one is in use, and correct the other.",
+    cost: "Writing to one partition destroys the contents of the other.",
+    fix: "Find out which partition is in use, and correct the other one.",
     sources: &["UEFI specification 2.10, section 5.3.3"],
 };
 
@@ -129,7 +130,7 @@ pub(super) const OUT_OF_RANGE: Definition = Definition {
     title: "partition reaches past the disk's end",
     what: "A partition ends or starts after the disk's last block.",
     why: "The image was truncated or copied to a smaller disk.",
-    cost: "The kernel truncates or ignores the partition; the file system in it cannot be mounted, or fails \
+    cost: "The kernel truncates or ignores the partition. The file system in it cannot be mounted, or fails \
            later.",
     fix: "Copy the whole disk or image again, or shrink the file system and the partition.",
     sources: &["Linux block/partitions/core.c, blk_add_partition"],
@@ -147,7 +148,7 @@ pub(super) const BAD_ENTRY: Definition = Definition {
 pub(super) const TOO_MANY: Definition = Definition {
     title: "more partitions than straddle lists",
     what: "The table holds more partitions than this audit lists.",
-    why: "No real disk has that many; Linux itself stops at 256.",
+    why: "No real disk has that many partitions. Linux itself stops at 256.",
     cost: "Partitions that are not listed are not audited.",
     fix: "Inspect the table by hand.",
     sources: &["Linux include/linux/blkdev.h, DISK_MAX_PARTS"],
@@ -166,10 +167,10 @@ pub(super) const MBR_REACH: Definition = Definition {
 pub(super) const PAST_2_32: Definition = Definition {
     title: "partition crosses sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
-    why: "Start and size are 32-bit numbers. Their sum can be larger, but some systems compute the end in 32 \
-          bits.",
-    cost: "Linux handles it; other systems see a shorter partition, or wrap around and overwrite the start \
-           of the disk.",
+    why: "Start and size are 32-bit numbers. The sum of both can be larger, but some systems compute the end \
+          in 32 bits.",
+    cost: "Linux supports such a partition. Other systems see a shorter partition, or wrap around and \
+           overwrite the start of the disk.",
     fix: "Use a GPT.",
     sources: &["Linux block/partitions/msdos.c"],
 };
@@ -180,15 +181,17 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
            has a marker in place of the moved partitions. If another program has written a new table since, \
            straddle looks for the journal at its usual positions (before the end of the disk, and before \
            partitions). The finding is also reported for an interrupted copy to this disk (straddle realign \
-           --to, straddle apply --from): its first sector then has a marker in place of the table.",
-    why: "Part of the data is still at its old position and part at the new one; the journal records which. \
-          With either the old or the new table, other programs could overwrite data that is still needed.",
-    cost: "The partitions cannot be used until the move is finished. Nothing is lost: the move can be \
-           completed or rolled back from the journal, and the source of a copy is unchanged.",
+           --to, straddle apply --from). The first sector of the disk then has a marker in place of the \
+           table.",
+    why: "Part of the data is still at its old position, and part is at the new position. The journal \
+          records which. With either the old or the new table, other programs could overwrite data that is \
+          still needed.",
+    cost: "The partitions cannot be used until the move is finished. No data is lost, because the move can \
+           be completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
           then, change nothing else on the disk. If another program has written the table, add \
           --restore-table FILE, which saves that table first. To complete a copy, rerun the command that \
-          started it: straddle apply PLAN --from SOURCE --write TARGET.",
+          started it (straddle apply PLAN --from SOURCE --write TARGET).",
     sources: &["docs/realign.md"],
 };
 
@@ -197,13 +200,13 @@ pub(super) const CUT_SHORT: Definition = Definition {
     what: "A file system, swap area, physical volume, LUKS container or array member records a size larger \
            than that of the partition or disk that holds it.",
     why: "The partition was shrunk before its contents were, or the image was truncated or copied to a \
-          smaller disk; or the superblock is left over from an earlier, larger partition with the same \
+          smaller disk. The superblock may also be left over from an earlier, larger partition with the same \
           start.",
     cost: "Some of the data may be in what looks like unallocated space, where a new partition, a move or a \
-           benchmark would destroy it. The kernel refuses to mount the file system, or accesses fail at the \
-           end of the device. straddle does not write to such a disk.",
-    fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If they \
-        are leftovers, remove them with wipefs.",
+           benchmark would destroy it. The kernel refuses to mount the file system, or accesses to the end \
+           of it fail. straddle does not write to such a disk.",
+    fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If the \
+          contents are leftovers, remove them with wipefs.",
     sources: &[
         "Linux fs/ext4/super.c, ext4_geometry_check",
         "LVM2 lib/metadata/pv_manip.c",
@@ -215,12 +218,12 @@ pub(super) const TABLE_INSIDE: Definition = Definition {
     title: "the table's own structures are inside a partition",
     what: "The MBR, a copy of the GPT, or the extended boot record (EBR) of a logical partition is inside \
            a partition.",
-    why: "The table was edited by hand or written by a faulty tool: old versions of fdisk wrote the record \
-          of a logical partition inside the previous partition.",
-    cost: "Writing to the partition destroys the table; if an EBR is destroyed, its logical partition and \
+    why: "The table was edited by hand or written by a faulty tool. Old versions of fdisk, for example, \
+          wrote the record of a logical partition inside the previous partition.",
+    cost: "Writing to the partition destroys the table. If an EBR is destroyed, its logical partition and \
            all later ones are lost.",
     fix: "Save the table (sfdisk --dump) and back up the partition. Then shrink the partition and its \
-          contents so that it ends before the structure, or recreate the table.",
+          contents so that the partition ends before the structure, or recreate the table.",
     sources: &[
         "UEFI specification 2.10, sections 5.2 and 5.3",
         "https://github.com/util-linux/util-linux/issues/3925",

@@ -25,8 +25,8 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn faster(context: &Context<'_>, formats: &LbaFormats) -> Option<Finding> {
     let (current, (place, faster)) = formats.current().zip(formats.faster())?;
     let message = format!(
-        "it is formatted with {}-byte sectors, for which the drive reports {} performance; for {}-byte \
-         sectors it reports {} (supported formats: {})",
+        "the namespace is formatted with {}-byte sectors, for which the drive reports {} performance. For \
+         {}-byte sectors, it reports {} performance (supported formats: {})",
         size(current),
         current.performance,
         size(faster),
@@ -37,20 +37,20 @@ fn faster(context: &Context<'_>, formats: &LbaFormats) -> Option<Finding> {
     let command = format!("nvme format {target} --lbaf={place}");
     let summary = match formats.command {
         Some(FormatNvm { supported: false, .. }) => {
-            "leave it: the controller does not support formatting a namespace (Identify Controller, OACS); \
-             the vendor may have a tool for this"
+            "leave the format as it is, because the controller does not support formatting a namespace \
+             (Identify Controller, OACS); the vendor may have a tool for this"
                 .to_owned()
         }
         Some(FormatNvm { all_namespaces: true, .. }) => format!(
-            "if the drive is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON ALL NAMESPACES OF \
-             THE DRIVE: the controller formats all of them at once (Identify Controller, FNA)"
+            "if the drive is empty or backed up, run {command}. THIS DESTROYS EVERYTHING ON ALL NAMESPACES \
+             OF THE DRIVE, because the controller formats them all at once (Identify Controller, FNA)"
         ),
         Some(FormatNvm { all_namespaces: false, .. }) => {
-            format!("if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT")
+            format!("if the namespace is empty or backed up, run {command}. THIS DESTROYS EVERYTHING ON IT")
         }
         None => format!(
-            "if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT, and on some drives on \
-             all other namespaces (nvme id-ctrl, fna)"
+            "if the namespace is empty or backed up, run {command}. THIS DESTROYS EVERYTHING ON IT, and on \
+             some drives on all other namespaces (nvme id-ctrl, fna)"
         ),
     };
     Some(Finding::on_disk(rules::FASTER_FORMAT, None, message).fixed_by(Fix::advice(summary)))
@@ -85,7 +85,7 @@ fn larger(context: &Context<'_>, formats: &Formats) -> Option<Finding> {
     let sector = topology.larger_sector()?.get();
     let sizes: Vec<String> = formats.sizes().iter().map(|size| size.get().to_string()).collect();
     let message = format!(
-        "it has {}-byte logical and {}-byte physical sectors, and can be set to {sector}-byte logical \
+        "the drive has {}-byte logical and {}-byte physical sectors, and can be set to {sector}-byte logical \
          sectors ({}: {})",
         topology.logical.value().get(),
         topology.physical.value().get(),
@@ -96,16 +96,16 @@ fn larger(context: &Context<'_>, formats: &Formats) -> Option<Finding> {
     let (command, danger) = match formats {
         Formats::Scsi(_) => (
             format!("sg_format --format --size={sector} {target}"),
-            "It may take hours; if the drive loses power before it finishes, it must be formatted again",
+            "Formatting may take hours, and must be repeated if the drive loses power before the end",
         ),
         Formats::Nvme(_) | Formats::Ata(_) => (
             format!("hdparm --set-sector-size {sector} --please-destroy-my-drive {target}"),
-            "The drive may refuse; do not use this command through a USB bridge",
+            "The drive may reject the command. Do not use it through a USB bridge",
         ),
     };
     let summary = format!(
-        "only if it is empty or backed up: {command}. THIS DESTROYS EVERYTHING ON IT. {danger}. A BIOS \
-         cannot boot from {sector}-byte sectors"
+        "only if the drive is empty or backed up, run {command}. THIS DESTROYS EVERYTHING ON IT. {danger}. A \
+         BIOS cannot boot from {sector}-byte sectors"
     );
     Some(Finding::on_disk(rules::LARGER_SECTOR, None, message).fixed_by(Fix::advice(summary)))
 }

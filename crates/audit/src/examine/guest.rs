@@ -128,7 +128,7 @@ impl Examiner {
     /// Takes the sectors of the device that holds the image at `path`, and returns their sizes.
     fn adopt_holder(&self, path: &Path, topology: &mut Topology) -> Option<Sectors> {
         const HOLDER: Source = Source::Derived("the device that the image's file system is on");
-        const LARGER: &str = "the larger one is used: a start aligned to it is aligned to both";
+        const LARGER: &str = "the larger value is used, because a start aligned to it is aligned to both";
         let holder = self.machine().holder(path)?;
         if holder.physical >= topology.physical.value() {
             topology.physical.overrule(holder.physical, HOLDER, LARGER);
@@ -178,7 +178,7 @@ fn partition_as_disk(mut target: Target) -> Target {
     let boundary = target.topology.physical_boundary();
     if let (AlignmentOffset::Bytes(_), Some(boundary)) = (target.topology.alignment_offset.value(), boundary)
     {
-        const START: Source = Source::Derived("the disk's, relative to the start of the partition");
+        const START: Source = Source::Derived("the disk's offset, relative to the start of the partition");
         let offset = AlignmentOffset::Bytes(boundary.to_next(span.start()));
         target.topology.alignment_offset = Figure::new(offset, START);
     }
@@ -222,7 +222,7 @@ pub(crate) fn withhold(target: &mut Target, findings: &mut Findings) {
         && guest.shown.zip(guest.storage).is_some_and(|(shown, storage)| shown.logical != storage.logical);
     let withheld = if guest.is_running {
         Some(format!(
-            "the domain {domain} is running: data that its guest has not yet written to the disk is not \
+            "the domain {domain} is running: data that the guest has not yet written to the disk is not \
              checked, and commands that change the disk are not printed"
         ))
     } else if is_counted_differently {

@@ -30,14 +30,14 @@ pub fn blank_drive(
             rotational: Some(profile.claims.rotational),
             ..Identity::default()
         },
-        remarks: vec![format!("modelled: {}; there is nothing on it", profile.title)],
+        remarks: vec![format!("modelled: {}; the drive is empty", profile.title)],
         ..Target::image(Box::new(MemoryMedium::sparse(Vec::new(), size)))
     })
 }
 
 /// Returns the drive's true topology, with its claims beside it.
 fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
-    const WHY: &str = "what the drive really has, whatever it reports";
+    const WHY: &str = "the drive's actual value is used, not the reported one";
     let (claims, sectors) = (&profile.claims, &profile.sectors);
     let size = |bytes: u64, key: &'static str| Figure::new(ByteCount::new(bytes), Source::Profile(key));
     let mut physical = size(claims.physical_sector, "claims.physical_sector_bytes");

@@ -35,8 +35,8 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
     let may_be_arrays = || is_of_member && matches!(rival(), Some(Ok(None)));
     let remark = |found: &Beside| match found.what {
         Neighbour::Table(name) if may_be_arrays() => format!(
-            "it also has a partition table ({name}), the array's own or a leftover: to see the partitions, \
-             check the array"
+            "it also has a partition table ({name}), which is the array's or a leftover; to see the \
+             partitions, check the array"
         ),
         Neighbour::Table(name) => format!("it also has a partition table ({name})"),
         Neighbour::Content(content) => format!("it also holds {content}"),

@@ -61,7 +61,7 @@ pub(super) fn caution(
     }
     if let Some(entry) = context.stack.in_hybrid(partition).filter(|_| !commands.is_empty()) {
         say(&format!(
-            "entry {entry} of the hybrid MBR keeps the old start and size: correct the entry afterwards \
+            "entry {entry} of the hybrid MBR keeps the old start and size, so correct the entry afterwards \
              (sfdisk --label-nested dos -N {entry}); do not use sgdisk -h, which rebuilds the hybrid MBR \
              with different types, a different order and no boot flag, so that a Raspberry Pi cannot boot \
              from it"

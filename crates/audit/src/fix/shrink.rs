@@ -11,13 +11,13 @@ use super::{Entry, swap};
 use crate::finding::Command;
 
 /// The caution if the contents are shrunk first.
-const ORDER: &str = "first the contents are shrunk (replace DEVICE with the partition, unmounted), then the \
-                     partition; if one step fails, the remaining steps are not run";
+const ORDER: &str = "the contents are shrunk first, then the partition (replace DEVICE with the unmounted \
+                     partition); if one step fails, the remaining steps are not run";
 
 /// The caution if the contents are shrunk while they are mounted.
-const ORDER_MOUNTED: &str = "first the contents are shrunk (replace DEVICE with the partition, DIR with an \
-                             empty directory to mount it on), then the partition; if one step fails, the \
-                             remaining steps are not run";
+const ORDER_MOUNTED: &str = "the contents are shrunk first, then the partition (replace DEVICE with the \
+                             partition, and DIR with an empty directory to mount it on); if one step fails, \
+                             the remaining steps are not run";
 
 const UNUSED: &str = "the contents do not use the bytes that are cut off; unmount or close them first";
 

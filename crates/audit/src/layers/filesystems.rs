@@ -65,8 +65,8 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
     let units: Vec<String> =
         small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
-        "{}: its {} {} smaller than the {what} ({} bytes), so small writes are read-modify-writes even if it \
-         is aligned",
+        "{}: its {} {} smaller than the {what} ({} bytes), so small writes are read-modify-writes even if \
+         the file system is aligned",
         place.label(),
         units.join(" and its "),
         if units.len() == 1 { "is" } else { "are" },
@@ -106,8 +106,8 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
         return None;
     }
     let message = format!(
-        "{}: it starts on a physical sector, but its first cluster is at byte {data} (byte {at} of the \
-         disk), {} bytes past a {}-byte boundary, so each cluster spans one more sector than necessary",
+        "{}: it starts on a physical sector boundary, but its first cluster is at byte {data} (byte {at} of \
+         the disk), {} bytes past a {}-byte boundary, so each cluster spans one more sector than necessary",
         place.label(),
         miss.past.get(),
         boundary.size().get()
@@ -173,15 +173,15 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
         }
         FsKind::Xfs if fs.stripe_unit != chunk => {
             return Fix::advice(
-                "none, unless you recreate it: XFS accepts another chunk size at mount time only if its \
-                 first structures would stay where they are, which is rare",
+                "none, unless you recreate the file system: at mount time, XFS accepts another chunk size \
+                 only if its first structures stay where they are, which is rare",
             );
         }
         FsKind::Xfs => {
             let (unit, width) = (unit.get() / 512, stripe.get() / 512);
             let line = format!("mount -o sunit={unit},swidth={width} DEVICE DIR");
-            let caution = "XFS stores the values specified at mount time; replace DEVICE with the device that \
-                           holds it, and DIR with its mount point";
+            let caution = "XFS stores the values that are specified at mount time; replace DEVICE with the \
+                           device that holds it, and DIR with its mount point";
             (Command::other("mount", line), caution)
         }
         _ => return Fix::advice("recreate the file system: mkfs takes the chunk and stripe from the device"),
@@ -206,7 +206,7 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     }
     let ashift = wanted.get().max(512).next_power_of_two().ilog2();
     let message = format!(
-        "{}: its ashift of {} allows {}-byte writes, which are smaller than the {}-byte unit",
+        "{}: its ashift of {} allows {}-byte writes, which are smaller than the drive's {}-byte unit",
         place.label(),
         fs.ashift.unwrap_or(0),
         size.get(),
@@ -214,11 +214,11 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     );
     let fix = if ashift <= MAX_ASHIFT {
         Fix::advice(format!(
-            "send the datasets to another pool and recreate this one with -o ashift={ashift} (zpool \
-             create): the ashift of a vdev cannot be changed"
+            "send the datasets to another pool and recreate this pool with -o ashift={ashift} (zpool \
+             create), because the ashift of a vdev cannot be changed"
         ))
     } else {
-        Fix::advice("none: ZFS does not support such a large ashift; larger records help")
+        Fix::advice("none, because ZFS does not support such a large ashift; larger records help")
     };
     let found = place.finding(rules::ASHIFT_SMALL, place.start, message, fix);
     Some(Finding { severity: severity_of_writes(size), ..found })

@@ -29,21 +29,22 @@ const APPLY_EXAMPLES: &str = "\
 Examples:
   straddle apply plan.json --write disk.img           # backup: plan.json.undo
   straddle apply plan.json --write sdb --backup /root/sdb.undo
-  straddle apply plan.json --write sdb --dry-run      # show every byte
+  straddle apply plan.json --write sdb --dry-run      # write nothing
   straddle apply sdb.move.json --write sdb            # from straddle realign
   straddle apply sdb.move.json --write sdb --journal sdb.move.journal
-                                          # if the disk has no room for it
+                                          # keep the journal on another disk
   straddle apply copy.json --from old.qcow2 --write new.img
                                           # from straddle realign --to
 
 Nothing is written if the target is in use, or if its size, partition table or
 serial number (if any) differs from that of the disk the plan was made for.
 
-Tables: every byte is saved in the backup before it is overwritten. After a
-power cut, the disk has either the old or the new table. Moves: every byte is
-saved in the journal before it is overwritten. After a power cut, run 'straddle
-resume' to complete the move or roll it back. Copies: the source is only read.
-After an interruption, run the same command again.";
+When a table is written, every byte is saved in the backup before it is
+overwritten. After a power cut, the disk has either the old or the new table.
+When partitions are moved, every byte is saved in the journal before it is
+overwritten. After a power cut, run 'straddle resume' to complete the move or
+roll it back. When a disk is copied, the source is only read. If the copy is
+interrupted, run the same command again.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", exit::help(MOVES)))]
@@ -68,11 +69,12 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) from: Option<PathBuf>,
 
-    /// Format of the --from image; use the --format value passed to 'straddle realign --to'.
+    /// Format of the --from image. Specify the same value as for --format of 'straddle realign --to'.
     #[arg(long, value_name = "FORMAT", requires = "from")]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
-    /// With --from: allow opening this backing, parent or extent file if an image names it. Can be repeated.
+    /// With --from: allow opening this backing, parent or extent file if an image refers to it. Can be
+    /// repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "from")]
     pub(crate) allow_backing: Vec<PathBuf>,
@@ -90,8 +92,8 @@ Examples:
   straddle undo plan.json.undo --write disk.img
   straddle undo plan.json.undo --write new.img --was /srv/disk.img    # renamed
 
-This also reverts an interrupted 'straddle apply'. It changes nothing in these
-cases:
+'straddle undo' also reverts an interrupted 'straddle apply'. It changes nothing
+in these cases:
   the disk contains neither the original nor the written data
   another part of its partition table has changed
   the first MiB or last 64 KiB of a new partition has been written to
@@ -150,7 +152,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let saved = Saved::load(&arguments.plan).map_err(|error| match Saved::load(&arguments.write) {
         Ok(_) => {
             let [target, plan] = [&arguments.plan, &arguments.write].map(|path| quote_path(path));
-            UsageError(format!("the plan comes first: straddle apply {plan} --write {target}")).into()
+            UsageError(format!("the plan must be the first argument: straddle apply {plan} --write {target}"))
+                .into()
         }
         Err(_) => error,
     })?;

@@ -30,8 +30,8 @@ const MOST_OFFSETS: usize = 4096;
 const EXAMPLES: &str = "\
 Examples:
   straddle bench wd10ears                 # random-write on a modelled drive
-  straddle bench random-write wd10ears --sync flush   # each write flushed
-  straddle bench strided-write wd10ears,jumper=on     # now offset 7 is aligned
+  straddle bench random-write wd10ears --sync flush   # flush each write
+  straddle bench strided-write wd10ears,jumper=on     # offset 7 is aligned
   straddle bench sequential-write dell-6tb-7200-512e --offsets 0,4
   straddle bench random-read drive:./my-drive.toml --queue-depth 32
   straddle bench random-write wd10ears --json --svg ratio.svg
@@ -46,7 +46,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct BenchArguments {
-    /// Workload to run; 'bench TARGET' runs random-write.
+    /// Workload to run [default: random-write, if only TARGET is specified].
     #[arg(value_name = "WORKLOAD", required_unless_present = "restore",
         value_parser = known(Pattern::ALL, |it| PossibleValue::new(it.name).help(it.about)))]
     pub(crate) workload: Option<Pattern>,
@@ -59,8 +59,8 @@ pub(crate) struct BenchArguments {
 
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
-    /// Each offset is measured on a fresh instance of a modelled drive. On a real drive, the offsets take
-    /// turns.
+    /// On a modelled drive, each offset is measured on a fresh instance of the drive. On a real drive, the
+    /// offsets are measured in alternating turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
@@ -70,8 +70,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Maximum duration of each run, in the drive's own time [default: 60 for sequential-write and
-    /// sequential-read without --count].
+    /// Maximum duration of each run, in virtual time on a modelled drive [default: 60 for sequential-write
+    /// and sequential-read without --count].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<f64>,
 
@@ -84,21 +84,21 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
-    /// strided-write: distance between the starts of consecutive writes [default: 16 KiB].
+    /// For strided-write: distance between the starts of consecutive writes [default: 16 KiB].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) stride: Option<ByteCount>,
 
-    /// random-write, random-read: number of blocks to choose from at random [default: 200000000, or as many
-    /// as fit].
+    /// For random-write and random-read: number of blocks to choose from at random [default: 200000000, or as
+    /// many as fit on the drive].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: the offset
-    /// on a modelled drive, as in the published program; 1 on a real drive].
+    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: on a
+    /// modelled drive, the offset, as in the published program; on a real drive, 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
-    /// random-write, strided-write: how to make each write durable [default: none].
+    /// For random-write and strided-write: how to make each write durable [default: none].
     #[arg(long, value_name = "HOW", value_parser = named(&[
         ("none", "Data may stay in the drive's cache, as with O_SYNC on disks before Linux 2.6.32", Sync::None),
         ("flush", "Flush the drive's cache after each write, as O_SYNC does today", Sync::Flush),
@@ -106,21 +106,21 @@ pub(crate) struct BenchArguments {
     ]))]
     pub(crate) sync: Option<Sync>,
 
-    /// sequential-write: issue an fsync after every NUMBER writes; 0 means never [default: 1].
+    /// For sequential-write: issue an fsync after every NUMBER writes; 0 means never [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fsync_each: Option<u64>,
 
-    /// Queue depth: number of outstanding requests [default: 32 for random-write on a modelled SSD, otherwise
-    /// 1].
+    /// Number of outstanding requests (queue depth) [default: 32 for random-write on a modelled SSD,
+    /// otherwise 1].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset (on a real drive, warm-up rounds); they are not counted
+    /// Number of warm-up runs at each offset, or of warm-up rounds on a real drive. Warm-up is not counted
     /// [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each run uses a different seed or different positions. On a real drive, each
-    /// round measures every offset twice. --runtime does not include the warm-up or the runs that determine
-    /// --count.
+    /// On a modelled drive, each warm-up run uses a different seed or different positions. On a real drive,
+    /// each warm-up round measures every offset twice. --runtime does not include the warm-up or the runs
+    /// that determine --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with = "restore")]
     pub(crate) warmup: Option<u32>,
@@ -153,19 +153,20 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "PERCENT", value_parser = number(0.1..=100.0))]
     pub(crate) precision: Option<f64>,
 
-    /// Total size of all regions, or size of the file to create [default: 256 MiB].
+    /// Total size of the regions to measure, or size of the file to create [default: 256 MiB].
     ///
     /// During the run, the contents of the regions are kept in memory and in the journal.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
-    /// Number of regions to use, spread over the whole target [default: 8; 1 in a file].
+    /// Number of regions to measure, spread over the whole target [default: 8, or 1 in a file].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) regions: Option<u32>,
 
     /// Whether to bypass the page cache [default: direct].
     #[arg(long, value_name = "HOW", value_parser = named(&[
-        ("direct", "Bypass the page cache (O_DIRECT): the drive receives the requests unchanged", Io::Direct),
+        ("direct", "Bypass the page cache (O_DIRECT), so that the drive receives the requests \
+                    unchanged", Io::Direct),
         ("buffered", "Use the page cache", Io::Buffered),
     ]))]
     pub(crate) io: Option<Io>,
@@ -182,18 +183,18 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// Write every sample to this new file after each round, one line of JSON per turn.
+    /// Append the samples to this new file after each round, one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
     /// Directory for the journals, which hold the original contents until the end of the run [default:
-    /// ~/.local/state/straddle]. It must not be on the measured device.
+    /// ~/.local/state/straddle]. The directory must not be on the measured device.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
     /// Restore the contents saved by interrupted runs of bench and probe, and exit.
     ///
-    /// Bytes that have changed since they were saved are listed but not overwritten; in that case, the
+    /// Bytes that have changed since they were saved are listed but not overwritten. In that case, the
     /// journal is kept, and the exit status is 4.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,

@@ -73,17 +73,18 @@ pub(crate) struct CheckArguments {
     /// Disks, images, directories of images, modelled drives, or URLs of images (https, http, s3, gs, az)
     /// [default: every local disk].
     ///
-    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file has that name.
-    /// Directories are searched recursively for files with the extension of an image. Hidden files are skipped.
+    /// `sda` stands for /dev/sda, and `wd10ears` for the modelled drive, unless a file of that name exists.
+    /// Directories are searched recursively for files with the extension of an image format. Hidden files are
+    /// skipped.
     ///
-    /// Only the necessary bytes are fetched from a server; --verbose and --json show how many. Credentials for
-    /// buckets come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// Only the necessary bytes are fetched from a server; --verbose and --json show how many. Credentials
+    /// for buckets are read from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
 
-    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, an XML file, or all. Can
-    /// be repeated.
+    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, the path of an XML file,
+    /// or `all`. Can be repeated.
     ///
     /// Domains are looked up with virsh. The format of each disk is taken from the XML. Without <blockio>,
     /// the guest sees 512-byte sectors. --assume and --measured describe the storage that holds the disks.
@@ -109,12 +110,12 @@ pub(crate) struct CheckArguments {
     pub(crate) output_format: Option<OutputFormat>,
 
     /// Also show notes, every layer with its offsets, the source of each figure, and the amount of data
-    /// fetched.
+    /// fetched from servers.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Assume this kind of drive, whatever a device reports: 512n, 512e, 4kn, key=size[,key=size...], or a
-    /// modelled drive.
+    /// Assume this kind of drive, regardless of what a device reports: 512n, 512e, 4kn,
+    /// key=size[,key=size...], or a modelled drive.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
     /// atomic-boundary. TARGET=TOPOLOGY applies only to that target, and can be repeated.
@@ -128,12 +129,13 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. Images are checked for that drive, unless --assume says otherwise. With --page, costs on a
-    /// modelled drive are for page-sized writes, on a disk each followed by a flush. An SSD takes up to a minute.
+    /// probe'. Images are checked for that drive, unless --assume specifies another drive. With --page, the
+    /// cost on a modelled drive is for page-sized writes; on a modelled disk, each write is followed by a
+    /// flush. A modelled SSD takes up to a minute.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read partition tables only with this logical sector size [default: detected].
+    /// Read only partition tables with this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -153,9 +155,9 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Allow opening this backing, parent or extent file if an image names it. Can be repeated.
+    /// Allow opening this backing, parent or extent file if an image refers to it. Can be repeated.
     ///
-    /// By default, other files that an image names are not opened.
+    /// By default, other files that an image refers to are not opened.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
@@ -165,7 +167,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
-    /// Leave disks in standby asleep. They are reported as not checked, which does not affect the exit
+    /// Leave disks in standby asleep. Such disks are reported as not checked, which does not affect the exit
     /// status.
     ///
     /// Their state is queried with CHECK POWER MODE (SATA), or with TEST UNIT READY and REQUEST SENSE (SCSI).
@@ -187,10 +189,10 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
-    /// Configuration file: findings to ignore, with reasons, and defaults for --assume, --page and --fail-on
-    /// [default: .straddle.toml in the current directory, if it exists].
+    /// Configuration file with findings to ignore, the reasons for ignoring them, and defaults for --assume,
+    /// --page and --fail-on [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with their reasons. They do not affect the status or the exit status.
+    /// Ignored findings are listed with their reasons, and do not affect the status or the exit status.
     /// Partition verdicts do not change. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,
@@ -244,11 +246,11 @@ impl CheckArguments {
 pub(crate) enum OutputFormat {
     /// SARIF 2.1.0, for code scanning.
     Sarif,
-    /// JUnit XML, with a suite for each target and a test case for each finding.
+    /// JUnit XML, with one suite per target and one test case per finding.
     Junit,
     /// Annotations for a GitHub workflow.
     Github,
-    /// Comma-separated values, a line for each finding.
+    /// Comma-separated values, one line per finding.
     Csv,
     /// Metrics for node_exporter's textfile collector.
     Prometheus,
@@ -260,7 +262,7 @@ pub(crate) type FailOn = Option<Severity>;
 pub(crate) const FAIL_ON: &[(&str, &str, FailOn)] = &[
     ("advice", "All findings", Some(Severity::Advice)),
     ("warning", "Findings that cost performance on some workloads, and errors", Some(Severity::Warning)),
-    ("error", "Findings that always cost performance", Some(Severity::Error)),
+    ("error", "Findings that always cost performance, or mean damage", Some(Severity::Error)),
     ("blank", "Targets with nothing to check", None),
 ];
 

@@ -44,7 +44,8 @@ pub(crate) struct CopyArguments {
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// With --to: allow opening this backing, parent or extent file if an image names it. Can be repeated.
+    /// With --to: allow opening this backing, parent or extent file if an image refers to it. Can be
+    /// repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "to")]
     pub(crate) allow_backing: Vec<PathBuf>,

@@ -17,13 +17,13 @@ use straddle_drive::form::DrivesReport;
 const EXAMPLES: &str = "\
 Examples:
   straddle drive list                     # the modelled drives
-  straddle drive show wd10ears            # what it reports and really has
+  straddle drive show wd10ears            # its reported and actual properties
   straddle drive show wd10ears,jumper=on  # with an option
   straddle drive show wd10ears,rmw=immediate-merged
   straddle drive show ./my-drive.toml     # your own profile
-  straddle drive fit wd10ears             # repeat the fit of its numbers
+  straddle drive fit wd10ears             # recompute its fitted numbers
   straddle drive fit ./my-drive.toml --write fitted.toml
-  straddle drive compare sdb.json         # compare it with all models";
+  straddle drive compare sdb.json         # compare the result with all models";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -63,7 +63,7 @@ pub(crate) enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a drive reports and what it really has, with the source of each value.
+    /// Show the reported and actual properties of a drive, with the source of each value.
     Show(ShowArguments),
     /// Recompute the fitted numbers of a drive from the published figures.
     Fit(FitArguments),
@@ -97,7 +97,7 @@ pub struct FitArguments {
     #[arg(value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub drive: Drive,
 
-    /// Write the fitted values to this new file, a profile based on the given one.
+    /// Write a copy of the profile, with the fitted values, to this new file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub write: Option<PathBuf>,
 

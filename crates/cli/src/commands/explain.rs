@@ -21,7 +21,7 @@ use crate::{output, topics};
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        # list all findings and topics
-  straddle explain S001                   # a finding: why, cost, fix, sources
+  straddle explain S001                   # a finding: cause, cost, fix, sources
   straddle explain fdisk windows-xp       # how to use old tools correctly
   straddle explain qlc                    # a term, or any words to search for
   straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"
@@ -117,7 +117,7 @@ fn explain_drive(arguments: &ExplainArguments, word: &str, name: &str) -> Result
         return usage(format!("'{word}' is a drive; use: {command} --json"));
     }
     let more = format!(
-        "This is what {command} prints. To check a disk assuming this drive: straddle check --assume \
+        "'{command}' prints the same text. To check a disk for this drive: straddle check --assume \
          drive:{name}"
     );
     output::print(&format!("{}\n{}\n", text::drive::show(&Profile::open(name)?), wrap(&more, "")))
@@ -139,8 +139,9 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
         ));
     };
     if !all {
+        let end = if hint.is_empty() { "" } else { ";" };
         output::complain(&format!(
-            "note: no text contains all of these words; this one contains most of them;{hint}"
+            "note: no text contains all of these words, so the text with most of them is shown{end}{hint}"
         ));
     }
     if arguments.json {
@@ -148,8 +149,11 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     }
     let mut text = explained(std::slice::from_ref(&best.subject));
     if !others.is_empty() {
-        let heading =
-            if all { "Other texts with these words" } else { "Other texts with as many of these words" };
+        let heading = if all {
+            "Other texts with these words"
+        } else {
+            "Other texts with the same number of these words"
+        };
         text += &format!("\n{}\n", paint(style::HEADING, heading));
     }
     for Found { name, title, .. } in others {
@@ -186,7 +190,8 @@ fn list() -> String {
     named("Questions", questions.collect());
     let terms: Vec<&str> = topics::terms().iter().map(|term| term.name.as_str()).collect();
     let _ = writeln!(text, "\n{}\n{}", paint(style::HEADING, "Terms"), wrap(&terms.join(", "), ""));
-    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a word to search for.";
+    let hint = "For details, run 'straddle explain' with a code, a name, a message as it was printed, or a \
+                word to search for.";
     text + &format!("\n{}\n", wrap(hint, ""))
 }
 

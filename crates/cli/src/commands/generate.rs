@@ -258,7 +258,7 @@ const VARIABLES: [(&str, &str, &str); 11] = [
     (
         "check map",
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        "The proxy for images on servers, and the hosts to reach without it.",
+        "The proxy for images on servers, and the hosts to reach without a proxy.",
     ),
     (
         "check map",

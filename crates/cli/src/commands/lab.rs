@@ -54,12 +54,12 @@ Available to scripts in the guest:
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount,
   drop_caches    (bash scripts)
 
-The guest sees this machine's file system. Its writes stay in memory. See
-docs/lab.md.
+The guest sees this machine's file system. What it writes there stays in
+memory. See docs/lab.md.
 
 Exit status: that of the command, or
   2  invalid command line
-  3  the guest could not run, or --cut-after cut the power before the end
+  3  the guest could not run, or --cut-after cut the power during the run
 125  the guest could not be prepared for the command (stderr says why)
 130  interrupted (Ctrl-C)";
 
@@ -100,8 +100,8 @@ pub struct LabArguments {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
 
-    /// Run the guest even if neither namespaces nor Landlock can confine it. It can then change anything on
-    /// this machine that you can.
+    /// Run the guest even if neither namespaces nor Landlock can confine it. The guest can then change
+    /// anything on this machine that you can change.
     #[arg(long)]
     pub unconfined: bool,
 
@@ -142,7 +142,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub timeout: Duration,
 
-    /// Stop the guest after this much time on its own clock.
+    /// Stop the guest after this much time on the guest's clock.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30d")]
     pub guest_timeout: Duration,
 
@@ -150,7 +150,7 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove directories left by killed runs, and exit. The next run also removes them.
+    /// Remove directories left behind by killed runs, and exit. The next run would also remove them.
     #[arg(long, exclusive = true)]
     pub clean: bool,
 
@@ -194,7 +194,7 @@ impl Arguments {
 /// The effect of a power cut on a sector that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TearName {
-    /// The whole sector may read as noise afterwards.
+    /// The whole sector may contain random data afterwards.
     Garbage,
     /// The sector holds either the old or the new data.
     Nothing,
@@ -288,7 +288,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Seed for the exact time of the power cut and its effect on data being written.
+    /// Seed for the exact time of the power cut and for its effect on the data being written.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
 
@@ -296,12 +296,12 @@ pub struct ServeArguments {
     #[arg(long, value_enum, default_value_t = TearName::Garbage, value_name = "HOW")]
     pub tear: TearName,
 
-    /// Accept commands (stats, cut SEED, quit) at this socket, unix:PATH. Each reply is a line of JSON.
+    /// Accept commands (stats, cut SEED, quit) at this socket (unix:PATH). Each reply is a line of JSON.
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
 
-    /// Allow connections from other machines. NBD has no access control: anyone who reaches the port can read
-    /// and write the drive.
+    /// Allow connections from other machines. NBD has no access control, so anyone who can reach the port can
+    /// read and write the drive.
     #[arg(long)]
     pub allow_remote: bool,
 
@@ -317,13 +317,13 @@ Examples:
   straddle reproduce --list               # list the experiments
   straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes
   straddle reproduce smith-2010 --drive wd10ears --html wd10ears.html
-                                          # one of its three drives, with charts
+                                          # one of three drives, with charts
   straddle reproduce smith-2010 --runs 1  # one run instead of three
-  straddle reproduce afd-2019 --bands     # with each plausible firmware
+  straddle reproduce afd-2019 --bands     # with every plausible policy
   straddle reproduce --joint docs/results/*.json
                                           # which policy fits each drive best
   straddle reproduce lulf-2010 --drive wd20ears
-                                          # on another drive, without a verdict
+                                          # on another drive: no verdict
   straddle reproduce ./mine.toml --json   # your own experiment
   straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
                                           # on a real disk; its data is lost";
@@ -354,8 +354,8 @@ pub struct ReproduceArguments {
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
-    /// Run only the experiments that were published for this modelled drive. If there are none, run those of
-    /// other drives on it, without a verdict.
+    /// Run only the experiments that were published for this modelled drive. If there are none, run the
+    /// experiments of other drives on this drive, without a verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
     pub drive: Option<target::Drive>,
 
@@ -363,7 +363,7 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "drive")]
     pub list: bool,
 
-    /// Run only the parts that need no guest, in seconds instead of minutes.
+    /// Run only the parts that need no guest, which takes seconds instead of minutes.
     #[arg(long)]
     pub model_only: bool,
 
@@ -377,14 +377,14 @@ pub struct ReproduceArguments {
     pub runs: Option<u32>,
 
     /// Also run the lab parts with every plausible read-modify-write policy, to find the range of each figure
-    /// over plausible firmware. Each guest is run once for each policy. The other parts always report this
+    /// over all plausible firmware. Each guest is run once per policy. The other parts always report this
     /// range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
     /// Score each read-modify-write policy on all published figures of a drive, and choose one policy for
     /// each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts). Parts
-    /// missing from every RESULT are run now if they need no guest.
+    /// that are in no RESULT are run now, if they need no guest.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,
@@ -393,7 +393,7 @@ pub struct ReproduceArguments {
     #[arg(long)]
     pub unconfined: bool,
 
-    /// Seed of the guests' first run.
+    /// Seed of the first run of each guest.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
@@ -407,7 +407,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 
-    /// Run shortened parts (those with a `scale`) at full length.
+    /// Run at full length the parts that are normally shortened (those with a `scale`).
     #[arg(long)]
     pub full: bool,
 
@@ -428,7 +428,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
-    /// Write an HTML page with charts and tables: a single file that needs no network.
+    /// Write an HTML page with charts and tables to this file. The page needs no network.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub html: Option<PathBuf>,
 

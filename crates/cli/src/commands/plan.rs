@@ -26,8 +26,8 @@ use crate::{exit, input, output, output_file};
 const PLAN_EXAMPLES: &str = "\
 Examples:
   straddle plan disk.img --table gpt --part rest --save plan.json
-  straddle apply plan.json --write disk.img           # write it
-  straddle undo plan.json.undo --write disk.img       # revert it
+  straddle apply plan.json --write disk.img           # write the table
+  straddle undo plan.json.undo --write disk.img       # restore the old table
   straddle plan sdb --table gpt --part 512MiB,type=esp --part rest
   straddle plan sdb --table mbr --part 20GiB,boot --part rest,role=logical
   straddle plan sdb --add 10GiB,type=swap --delete 3 --grow 2
@@ -36,16 +36,16 @@ Examples:
   straddle plan disk.img --relocate-backup            # the disk has grown
   straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure
 
-A partition is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the
-usable space) or rest. The keys are type, name, fs, start, role (primary,
-logical), uuid, number, attrs and boot, which takes no value. A type is linux,
-esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid,
-lvm, luks, msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
+PART is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the usable
+space) or rest. The keys are type, name, fs, start, role (primary, logical),
+uuid, number, attrs and boot, which takes no value. A type is linux, esp, bios,
+xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid, lvm, luks,
+msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct PlanArguments {
-    /// Block device or raw image. Nothing is written to it.
+    /// Block device or raw image to plan for. Nothing is written to it.
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
@@ -53,7 +53,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_parser = formats(), ignore_case = true, value_name = "FORMAT")]
     pub(crate) table: Option<Format>,
 
-    /// Add a partition to the new table, in the order given. Can be repeated.
+    /// Add a partition to the new table. Can be repeated.
     #[arg(long, value_name = "PART", requires = "table")]
     pub(crate) part: Vec<Part>,
 
@@ -66,8 +66,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the entry changes, not
-    /// the contents. Can be repeated.
+    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only its entry in the table
+    /// changes, not its contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]")]
     pub(crate) grow: Vec<Grow>,
 
@@ -102,14 +102,14 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this size, rather than of 1 MiB and the erase block. Sector and unit
-    /// boundaries still apply.
+    /// Start partitions at multiples of this size instead of 1 MiB and the erase block. Starts remain aligned
+    /// to the drive's other boundaries, such as those of its physical sectors.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
     /// Erase the first 68 KiB of new partitions, and accept a disk that holds something other than a GPT or
-    /// an MBR: a file system, another kind of table, firmware RAID metadata, or data where the table will be
-    /// written, such as a boot loader. The plan lists the contents that will be lost.
+    /// an MBR. The disk may hold a file system, another kind of table, firmware RAID metadata, or data where
+    /// the table will be written, such as a boot loader. The plan lists the contents that will be lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
@@ -129,7 +129,7 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub(crate) image: FormatArguments,
 
-    /// Explain the start of each partition.
+    /// Explain why each partition starts where it does.
     #[arg(long)]
     pub(crate) explain: bool,
 

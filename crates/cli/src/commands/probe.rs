@@ -39,8 +39,8 @@ Examples:
   straddle probe qlc-64k --max-write 32MiB --time 60
   straddle probe drive:./my-drive.toml --seed 7 --json
   straddle probe /dev/sdb                 # a real disk: unallocated space only
-  straddle probe /dev/sdb --used          # unmounted: everywhere, contents kept
-  straddle probe /dev/sdb --share sdb.json    # names neither drive nor host";
+  straddle probe /dev/sdb --used          # unmounted; contents preserved
+  straddle probe /dev/sdb --share sdb.json    # anonymous result";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -65,7 +65,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value_t = ByteCount::new(Budget::MAX_WRITE))]
     pub(crate) max_write: ByteCount,
 
-    /// Maximum duration, in the drive's own time.
+    /// Maximum duration, in virtual time on a modelled drive.
     #[arg(long, value_name = "SECONDS", default_value_t = Budget::MAX_TIME.seconds(), value_parser = crate::commands::bench::seconds)]
     pub(crate) time: f64,
 
@@ -77,13 +77,13 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Also write an anonymous version of the result to this file, for sharing: size, claims and findings,
-    /// but no model, serial number, path or host name (see `straddle schema probe-share`). 'straddle drive
-    /// compare' reads it.
+    /// Also write an anonymous version of the result to this file, for sharing or for 'straddle drive
+    /// compare'. The file includes the drive's size, what the drive reports and what was measured, but no
+    /// model name, serial number, path or host name (see `straddle schema probe-share`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) share: Option<PathBuf>,
 
-    /// Also show the evidence.
+    /// Also show the measurements behind each result.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -293,17 +293,20 @@ fn verdict(report: &Report) -> String {
     let (size, first) = (unit.size(), unit.phase().get());
     match (report.misreports(), report.claims.unit.filter(|claimed| *claimed != size)) {
         (Some(true), Some(claimed)) => format!(
-            "MISREPORTS: claims {}-byte {noun}, but has {}-byte ones, the first at byte {first}.",
+            "MISREPORTS: the drive claims {}-byte {noun}, but they have {} bytes; the first is at byte \
+             {first}.",
             claimed.get(),
             size.get()
         ),
         (Some(true), None) => format!(
-            "MISREPORTS: its first {}-byte boundary is at byte {first}, not at byte {} as claimed.",
+            "MISREPORTS: the drive's first {}-byte boundary is at byte {first}, not at byte {} as claimed.",
             size.get(),
             report.claims.phase.unwrap_or_default().get()
         ),
-        (Some(false), _) => format!("As claimed: {}-byte {noun}, the first at byte {first}.", size.get()),
-        (None, _) => format!("It has {}-byte {noun}, the first at byte {first}.", size.get()),
+        (Some(false), _) => {
+            format!("As claimed, the drive has {}-byte {noun}; the first is at byte {first}.", size.get())
+        }
+        (None, _) => format!("The drive has {}-byte {noun}; the first is at byte {first}.", size.get()),
     }
 }
 
@@ -359,8 +362,8 @@ fn rotation(rotation: Rotation) -> String {
 fn cache(cache: WriteCache) -> String {
     match cache {
         WriteCache::None => "none: writes wait for the medium",
-        WriteCache::Volatile => "volatile; flush works",
-        WriteCache::Unflushed => "flush has no effect: protected cache, or flush ignored",
+        WriteCache::Volatile => "volatile; flushes work",
+        WriteCache::Unflushed => "flushes have no effect (a protected cache, or flushes are ignored)",
     }
     .to_owned()
 }
@@ -371,7 +374,7 @@ fn rmw(cost: RmwCost) -> String {
         Rmw::Immediate => "at once",
         Rmw::Deferred => "from the cache",
     };
-    format!("completed {when}; adds {} for one, {} for two", millis(cost.one), millis(cost.two))
+    format!("completed {when}; one adds {}, two add {}", millis(cost.one), millis(cost.two))
 }
 
 fn window(seconds: f64) -> String {
@@ -392,7 +395,7 @@ fn evidence(report: &Report) -> String {
 fn phases(scan: &PhaseScan) -> String {
     let medians: Vec<(u64, f64)> = scan.medians().collect();
     let most = medians.iter().map(|phase| phase.1).fold(0.0, f64::max);
-    let mut text = format!("Durable {}-byte writes, median by offset:\n", scan.size);
+    let mut text = format!("Median time of durable {}-byte writes, by offset:\n", scan.size);
     for (phase, seconds) in medians.iter().copied().step_by(medians.len().div_ceil(MOST_BARS).max(1)) {
         let _ = writeln!(text, "{phase:>7}  {:>9}  {}", millis(seconds), bar(seconds / most, BAR));
     }
@@ -436,7 +439,8 @@ fn consequence(report: &Report) -> String {
     };
     let aligned = |start: u64| if unit.is_aligned(ByteOffset::new(start)) { "aligned" } else { "misaligned" };
     let mut text = format!(
-        "Align partitions to multiples of {size} bytes{phase}: 1 MiB is {}, and 512-byte sector 63 is {}.",
+        "Align partitions to multiples of {size} bytes{phase}. A start at 1 MiB is {}, and a start at \
+         512-byte sector 63 is {}.",
         aligned(1 << 20),
         aligned(OLD_START)
     );

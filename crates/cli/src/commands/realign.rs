@@ -37,29 +37,30 @@ Examples:
   straddle realign sdb --save sdb.move.json           # nothing is written
   straddle apply sdb.move.json --write sdb            # move the data
   straddle resume sdb                     # continue after an interruption
-  straddle resume sdb --rollback          # or restore the old layout
+  straddle resume sdb --rollback          # restore the old layout
   straddle realign disk.img --partition 2 --start 2=8MiB --save move.json
   straddle realign old.qcow2 --to new.img --save copy.json    # copy instead
   straddle apply copy.json --from old.qcow2 --write new.img
   straddle realign sda --at-boot          # the system's disk, at the next boot
 
 The new table becomes active when all data has been moved. An interruption
-before that, even a power cut, loses nothing: a journal holds the data that is
-being overwritten. The journal is in unallocated space on the disk. If there is
-too little, 'straddle apply' needs --journal FILE on another disk.";
+before that, even a power cut, loses no data, because the journal holds the data
+that is being overwritten. The journal is kept in unallocated space on the disk.
+If the disk has too little unallocated space, specify --journal FILE, on another
+disk, for 'straddle apply'.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct RealignArguments {
-    /// Block device or raw image. Nothing is written to it.
+    /// Block device or raw image to plan for. Nothing is written to it.
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) target: PathBuf,
 
-    /// Align only this partition [default: all misaligned ones]. Can be repeated.
+    /// Align only this partition [default: all misaligned partitions]. Can be repeated.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) partition: Vec<u32>,
 
-    /// Move a partition to this start instead of the nearest aligned one. Can be repeated.
+    /// Move a partition to this start instead of the nearest aligned start. Can be repeated.
     #[arg(long, value_name = "NUMBER=START", value_parser = start_of)]
     pub(crate) start: Vec<(u32, Place)>,
 
@@ -114,7 +115,7 @@ fn start_of(text: &str) -> Result<(u32, Place), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
-    /// File for the journal, on another disk [default: unallocated space of the target].
+    /// Keep the journal in this file, on another disk [default: in unallocated space of the target].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
 
@@ -131,12 +132,13 @@ Examples:
   straddle resume sdb --restore-table sdb.table
                                           # another program wrote a table
 
-Nothing is written if the table has changed since the move stopped. With
---restore-table, the changed table is saved ('straddle undo' restores it), and
-the move continues or is rolled back. The whole disk is searched for the
-journal. Data that the other program overwrote cannot be restored.
+If the partition table has changed since the move stopped, nothing is written.
+With --restore-table, the changed table is saved ('straddle undo' restores it),
+the whole disk is searched for the journal, and the move is completed or rolled
+back. Data that the other program overwrote cannot be restored.
 
-A table sector torn by a power cut is restored from the journal.";
+If a power cut has torn a sector of the table, the sector is restored from the
+journal.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::help(MOVES)))]
@@ -149,9 +151,9 @@ pub(crate) struct ResumeArguments {
     #[arg(long)]
     pub(crate) rollback: bool,
 
-    /// If another program has replaced the partition table since the move stopped, save that table to this
-    /// new file (on another disk) and continue. This option also accepts a copy of the journal, and data that
-    /// has changed since the move stopped.
+    /// Continue even if another program has replaced the partition table since the move stopped. That table
+    /// is saved to this new file, which must be on another disk. This option also accepts an older copy of
+    /// the journal, and data that has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
@@ -225,7 +227,10 @@ fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit>
         return output::print_json(&RealignOutput::Nothing(report));
     }
     let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
-    output::print(&format!("{notes}{}: nothing to do; no partition has to move\n", output::printable(name)))
+    output::print(&format!(
+        "{notes}{}: nothing to do, because no partition has to be moved\n",
+        output::printable(name)
+    ))
 }
 
 fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
@@ -447,7 +452,10 @@ fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
 
 /// The areas that could not be read, where they are now, as a map of ddrescue.
 fn rescue_map(bad: &[Bad]) -> String {
-    let mut map = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n#  pos  size  status\n".to_owned();
+    let mut map =
+        "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n# pos  size \
+          status\n"
+            .to_owned();
     let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
     areas.sort_unstable();
     for (at, len) in areas {

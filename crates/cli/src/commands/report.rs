@@ -28,7 +28,7 @@ collects the audits of all hosts.";
 const STATUSES: &[(u8, &str)] = &[
     (0, "no findings, or only advice"),
     (1, "findings were reported"),
-    (3, "an unreadable audit or unchecked target; takes precedence over 1"),
+    (3, "an audit could not be read or a target was not checked; overrides 1"),
 ];
 
 #[derive(Debug, Args)]
@@ -37,13 +37,13 @@ pub(crate) struct ReportArguments {
     /// Audits (output of 'straddle check --json'), directories to search for *.json files, or '-' for
     /// standard input.
     ///
-    /// The host name comes from the audit or, if it has none, from the file name. If a host has several
+    /// The host name is that in the audit or, if there is none, the name of the file. If a host has several
     /// audits, the last one is used. A file can contain several audits. Files that cannot be read are
-    /// skipped, and the exit status is then 3.
+    /// skipped, and the exit status is 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write an HTML page with sortable tables: a single file that needs no network.
+    /// Write an HTML page with sortable tables to this file. The page needs no network.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
@@ -98,7 +98,7 @@ fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
         let read = fleet::read(input, |audit| {
             let Some((host, former)) = fleet.add(audit, &name, &host) else { return };
             if fleet.replaced <= NAMED {
-                let message = format!("{host}: the audit in {name} replaces the one in {former}");
+                let message = format!("{host}: the audit in {name} replaces the audit in {former}");
                 output::complain(&output::printable(&message));
             }
         });
@@ -181,12 +181,12 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
             tally.errors,
             tally.warnings,
         ),
-        None => "none with data was checked.".to_owned(),
+        None => "no disk with data was checked.".to_owned(),
     };
     let mut lines =
         vec![format!("{}, {}: {verdict}", plural(hosts.len(), "host"), plural(tally.disks, "disk"))];
     let rest = counted(&[
-        (tally.others, "aligned, with other findings"),
+        (tally.others, "aligned with other findings"),
         (tally.blank, "blank"),
         (tally.not_judged, "not judged"),
         (tally.failed, "could not be audited"),
@@ -206,7 +206,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     }
     if *named_by_files > 0 {
         let hosts = plural(*named_by_files, "host");
-        lines.push(format!("{hosts} listed by file name: no host name in the audit."));
+        lines.push(format!("{hosts} listed by file name: their audits have no host name."));
     }
     lines
 }
@@ -214,8 +214,8 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
 fn cost(row: &CostRow<'_>) -> String {
     let wear = |wear| format!(" and write up to {} times as many bytes to flash (wear)", number(wear));
     format!(
-        "Cost, {} on {}: random writes at the misaligned starts of {} take {} times as long as aligned ones \
-         (median; at worst {} times){}.",
+        "Cost ({} on {}): random writes at the misaligned starts of {} take {} times as long as aligned \
+         writes (median; at worst {} times){}.",
         row.by.source,
         row.by.drive,
         plural(row.disks, "disk"),

@@ -26,13 +26,13 @@ use crate::{exit, input, output};
 const EXAMPLES: &str = "\
 Examples:
   straddle sim web.csv --drive wd10ears             # at the recorded times
-  straddle sim web.csv --drive wd10ears --shift 512 # one sector later
-  straddle sim web.csv --drive wd10ears --compare   # both, side by side
+  straddle sim web.csv --drive wd10ears --shift 512 # one sector further
+  straddle sim web.csv --drive wd10ears --compare   # with and without a shift
   straddle sim web.csv --drive wd10ears --started-at 63s --compare
   straddle sim web.csv --drive wd10ears --shift 0,512,32256 --json
   straddle sim big.csv --drive wd10ears --closed-loop --queue-depth 32 --wrap
   straddle sim web.csv --drive ./my-drive.toml --closed-loop
-  straddle sim cloud.parquet --drive qlc-16k        # a drive for each volume
+  straddle sim cloud.parquet --drive qlc-16k        # one drive per volume
   straddle sim sda --drive wd10ears                 # sda.blktrace.0 and so on
 
 A CSV trace has a header with the columns time (or time_ms, time_us, time_ns),
@@ -54,14 +54,14 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME", value_parser = drives(), hide_possible_values = true)]
     pub(crate) drive: target::Drive,
 
-    /// Add this to every offset, as if the partition started there: bytes (31KiB) or 512-byte sectors
-    /// (63s). --started-at is an alias. Separate several values with commas; each is replayed on a fresh
-    /// drive.
+    /// Add this number of bytes (31KiB) or 512-byte sectors (63s) to every offset, as if the partition
+    /// started there. Separate several values with commas; each is replayed on a fresh drive. --started-at is
+    /// an alias.
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
-    /// Also replay without a shift, and report the ratio. If --shift is not specified, compare with a shift of
-    /// one logical sector.
+    /// Also replay without a shift, and report the ratio. If --shift is not specified, the shift is one
+    /// logical sector.
     #[arg(long)]
     pub(crate) compare: bool,
 
@@ -79,7 +79,7 @@ pub(crate) struct SimArguments {
     #[arg(long)]
     pub(crate) wrap: bool,
 
-    /// Replay all volumes on a single drive instead of one drive per volume.
+    /// Replay all volumes on a single drive instead of on one drive per volume.
     #[arg(long)]
     pub(crate) one_drive: bool,
 

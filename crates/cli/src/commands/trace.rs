@@ -32,10 +32,10 @@ use straddle_trace::form::{Counted, TraceFile, TraceReport};
 const EXAMPLES: &str = "\
 Examples:
   straddle trace web.csv.gz               # count its read-modify-writes
-  straddle trace msr/*.csv.gz --started-at 63s        # partition at sector 63
-  straddle trace sdb.blkparse --best      # the cheapest start
+  straddle trace msr/*.csv.gz --started-at 63s        # partition starts at 63s
+  straddle trace sdb.blkparse --best      # find the best start
   straddle trace web.csv --merge-within 10ms          # model a cache
-  straddle trace sda.blktrace.*           # one file for each processor
+  straddle trace sda.blktrace.*           # one file per processor
   straddle trace t.parquet --columns \\
       time=ts:us,op=is_write:false/true,offset=lba:sectors,length=bytes
   straddle trace tencent/*.csv.gz --format tencent --json
@@ -46,8 +46,8 @@ Examples:
 
 A write that covers part of a sector or unit makes the drive read, modify and
 rewrite it. Each request is counted separately. Caches merge requests, so the
-figures are upper bounds. --merge-within gives lower bounds: no cache that holds
-writes for at most that time can write less.";
+figures are upper bounds. The figures of --merge-within are lower bounds: no
+cache that holds writes for at most that time can write less.";
 
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
@@ -61,13 +61,13 @@ Examples:
 
 Recording needs root and tracefs. The disk is not opened. Offsets are relative
 to the disk, even for a partition. Arrays (md) and mappings (device-mapper) have
-no queue of their own; record the disks below them. Ctrl-C stops the recording
-and keeps what has been recorded.";
+no queue of their own, so record the disks below them. Ctrl-C stops the
+recording and keeps what has been recorded.";
 
 const RECORD_STATUSES: &[(u8, &str)] = &[
     (0, "recording complete, or stopped with Ctrl-C"),
     (2, "invalid command line, or a device without its own queue (md, device-mapper)"),
-    (3, "no events recorded, no output written, or disk removed (events are kept)"),
+    (3, "no events recorded, output not written, or disk removed (events are kept)"),
 ];
 
 #[derive(Debug, Args)]
@@ -80,8 +80,8 @@ pub(crate) struct TraceArguments {
 
     /// Block traces, optionally compressed (gzip, zstd, xz), or `-` for standard input.
     ///
-    /// Volumes with the same name in several files are treated as one. NAME.blktrace.0, NAME.blktrace.1 and
-    /// so on form one trace, which can be given as NAME.
+    /// Volumes with the same name in several files are treated as one volume. NAME.blktrace.0,
+    /// NAME.blktrace.1 and so on form one trace, which can be specified as NAME.
     #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
     pub(crate) traces: Vec<PathBuf>,
 
@@ -118,7 +118,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 
-    /// Also show the lengths of writes, and where they start within 4 KiB.
+    /// Also show the lengths of writes, and their starts within 4 KiB blocks.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -150,7 +150,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: PathBuf,
 
-    /// Size of the kernel's buffer for each processor. If events are lost, use a larger one.
+    /// Size of the kernel's buffer for each processor. Use a larger buffer if events are lost.
     #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
     pub(crate) buffer: ByteCount,
 

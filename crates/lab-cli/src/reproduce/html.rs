@@ -230,7 +230,7 @@ fn model_drives(outcome: &Outcome) -> String {
 
 fn again(reproduced: &Reproduced) -> String {
     let settings = reproduced.way.settings;
-    let mut text = "<section>\n<h2 id=\"again\">How to run it again</h2>\n".to_owned();
+    let mut text = "<section>\n<h2 id=\"again\">How to repeat this run</h2>\n".to_owned();
     let _ = writeln!(text, "<pre>{}</pre>", escaped(&reproduced.way.command));
     let lab = format!(
         "Each part of the lab was run {}, with seeds from {} on, {} at a time. On one machine, the same \

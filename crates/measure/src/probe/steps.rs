@@ -296,7 +296,7 @@ impl Probe<'_> {
             }
             Some(excess) => Finding::unknown(format!(
                 "every offset takes the same time, but a durable write of one sector takes {:.2} revolutions \
-                 longer than a read: perhaps the unit is larger than those tested",
+                 longer than a read, so the unit may be larger than those tested",
                 excess / period
             )),
         }
@@ -372,8 +372,8 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
     let waits = median(&survey.plain) >= CACHED_SHARE * median(&survey.fua) || taken > off / 2.0;
     let when = if waits { Rmw::Immediate } else { Rmw::Deferred };
     let why = format!(
-        "a write across a boundary takes {:.0} µs without a flush; with one, it takes {:.0} µs longer than a \
-         whole unit",
+        "a write across a boundary takes {:.0} µs without a flush; with a flush, it takes {:.0} µs longer \
+         than a write of a whole unit",
         taken * 1e6,
         two * 1e6
     );
@@ -391,7 +391,9 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     let whole = after_flush(session, unit, None, size)?;
     let part = after_flush(session, unit, None, half)?;
     if part < whole {
-        return Ok(Finding::unknown("a flush takes no longer after half a unit than after a whole one"));
+        return Ok(Finding::unknown(
+            "a flush takes no longer after a write of half a unit than after a write of a whole unit",
+        ));
     }
     let (mut longest, mut merged) = (0.0, false);
     for delay in DELAYS {

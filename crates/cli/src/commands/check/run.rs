@@ -187,7 +187,7 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     let subjects: Vec<Subject> =
         arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt, arguments.quiet)).collect();
     if subjects.is_empty() {
-        output::complain("no domain disk found");
+        output::complain("no disk of a libvirt domain was found");
     }
     Ok(subjects)
 }

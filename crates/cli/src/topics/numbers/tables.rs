@@ -9,10 +9,10 @@ const BACKUP: u64 = 33;
 const KEPT: u64 = 64 * MIB / SMALL;
 
 const RELOCATE: &str = "First run straddle check DISK. If it reports S034, nothing is lost, and you can use \
-                        the new space once the backup GPT is at the end: straddle plan DISK --repair \
-                        --relocate-backup (fdisk 2.38 does it with 'w', parted 3.5 with 'Fix'). If it \
-                        reports S030, the table uses a different sector size. In that case, write nothing: \
-                        sgdisk 1.0.9 would replace it with an empty table.";
+                        the new space once the backup GPT is at the end of the disk. To move it, use \
+                        straddle plan DISK --repair --relocate-backup, 'w' in fdisk 2.38, or 'Fix' in parted \
+                        3.5. If straddle check reports S030, the table uses a different sector size. In that \
+                        case, write nothing, because sgdisk 1.0.9 would replace the table with an empty one.";
 
 /// Whether the larger count is eight times the smaller one, but for what an adapter keeps.
 fn is_eightfold(small: u64, large: u64) -> bool {
@@ -60,21 +60,21 @@ fn other_sectors(by_table: u64, by_disk: u64, then: &str, now: &str) -> Vec<Said
     let ratio = if by_disk > by_table { "8 times" } else { "an eighth of" };
     vec![
         Said::Is(format!(
-            "The disk has {by_disk} sectors, {ratio} the {by_table} that its table records: most likely the \
+            "The disk has {by_disk} sectors, {ratio} the {by_table} that its table records. Most likely, the \
              GPT was written in {then}-byte sectors, behind an adapter, enclosure or host that presented \
              such sectors; here the sectors are {now} bytes (S030)."
         )),
         Said::Forbids(
             "WRITE NOTHING TO IT: no 'w' in fdisk, no sgdisk -e, no 'Fix'. With the wrong sector size, these \
-             tools do not see the GPT: sgdisk 1.0.9 -e replaces it with an empty one."
+             tools do not see the GPT, and sgdisk 1.0.9 -e replaces it with an empty one."
                 .to_owned(),
         ),
         Said::Is(format!(
             "straddle check DISK finds a table in either sector size, and reports S030. All data is intact, \
-             and accessible when the disk has {then}-byte sectors again: behind its old adapter or, on Linux \
-             and without writing anything, with losetup --find --show --read-only --partscan -b {then} DISK. \
-             straddle plan DISK --convert-table rewrites the table, if the contents work with {now}-byte \
-             sectors."
+             and accessible when the disk has {then}-byte sectors again. The disk has such sectors behind \
+             its old adapter or, on Linux and without writing anything, through losetup --find --show \
+             --read-only --partscan -b {then} DISK. straddle plan DISK --convert-table rewrites the table, \
+             if the contents work with {now}-byte sectors."
         )),
         Said::Is(
             "If check reports S034 instead, the size of the disk or image really did change by a factor of 8."
@@ -88,7 +88,7 @@ fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
     let whole = by_table.checked_mul(SMALL)?;
     let mut said = vec![Said::Forbids(format!(
         "With 512-byte sectors, the disk or image is shorter than its table by {} (S035). Write nothing to \
-         it, neither with 'w' nor with sgdisk -e: they move the end of the table, not the data.",
+         it, neither with 'w' nor with sgdisk -e, because they move the end of the table, not the data.",
         sectors(lacks, SMALL)?
     ))];
     if lacks <= KEPT {
@@ -99,8 +99,8 @@ fn cut_off(by_table: u64, by_disk: u64) -> Option<Vec<Said>> {
         ));
     }
     said.push(Said::Is(format!(
-        "A copy or download was probably truncated: repeat it. If only zeros at the end are missing (a \
-         sparse file), truncate -s '>{whole}' FILE restores the length of an image; straddle check says \
+        "A copy or download was probably truncated, so repeat it. If only zeros at the end are missing (a \
+         sparse file), truncate -s '>{whole}' FILE restores the length of an image. straddle check shows \
          which partitions reach past the end."
     )));
     Some(said)
@@ -111,8 +111,9 @@ pub(super) fn table_overlap(numbers: &Numbers) -> Option<Vec<Said>> {
         let first = 34_u64.checked_sub(blocks)?;
         return Some(vec![
             Said::Is(format!(
-                "With 512-byte sectors a GPT of 128 entries takes sectors 0 to 33, but the first partition \
-                 starts at sector {first}: it was created for an MBR, before 1 MiB became the usual start."
+                "With 512-byte sectors, a GPT of 128 entries takes sectors 0 to 33, but the first partition \
+                 starts at sector {first}. The partition was created for an MBR, before 1 MiB became the \
+                 usual start."
             )),
             Said::Writes(format!(
                 "A GPT with {} fewer entries fits; alternatively, move the partition to 1 MiB (straddle \
@@ -155,8 +156,8 @@ pub(super) fn too_long(numbers: &Numbers) -> Option<Vec<Said>> {
     }
     Some(vec![
         Said::Is(format!(
-            "An MBR has 32 bits for a {what}, enough for {} with 512-byte sectors or {} with 4096-byte ones. \
-             {count} is {} more.",
+            "An MBR has 32 bits for a {what}, enough for {} with 512-byte sectors or {} with 4096-byte \
+             sectors. {count} is {} more than the maximum.",
             size(SMALL)?,
             size(LARGE)?,
             count - maximum
@@ -187,9 +188,9 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
             numbers.get("want").or_else(|| numbers.get("sector")?.checked_add(numbers.get("count")?))?;
         let past = end.checked_sub(limit).filter(|past| *past > 0)?;
         return Some(vec![Said::Forbids(format!(
-            "The device has {}, and the access ends {past} sectors past the end: a file system is longer \
-             than its device (S048), or the table was made for a longer disk (S042). Do not write to it or \
-             repair it before straddle check DISK has shown the cause.",
+            "The device has {}, and the access ends {past} sectors past the end. Either a file system is \
+             longer than its device (S048), or the table was made for a longer disk (S042). Do not write to \
+             it or repair it before straddle check DISK has shown the cause.",
             sectors(limit, SMALL)?
         ))]);
     }
@@ -199,7 +200,7 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     };
     let Some(so) = sectors(count, SMALL).filter(|_| count > 0) else {
         return Some(vec![Said::Is(format!(
-            "No disk has {count} sectors: the number overflowed, or the table is damaged."
+            "No disk has {count} sectors, so the number overflowed, or the table is damaged."
         ))]);
     };
     let first = format!(
@@ -209,15 +210,15 @@ pub(super) fn beyond_end(numbers: &Numbers) -> Option<Vec<Said>> {
     let then = if count.is_multiple_of(8) {
         format!(
             "If the disk has 4096-byte sectors (blockdev --getss DISK), the table says {}. In 512-byte \
-             sectors, that would be {}: if this fits, the table was made on a disk or adapter with such \
-             sectors (S030), and all data is intact. Otherwise the disk is truncated (S042). Do not write to \
-             it before straddle check DISK has shown the cause.",
+             sectors, that would be {}. If this fits the disk, the table was made on a disk or adapter with \
+             such sectors (S030), and all data is intact. Otherwise, the disk is truncated (S042). Do not \
+             write to it before straddle check DISK has shown the cause.",
             count / 8,
             sectors(count / 8, SMALL)?
         )
     } else {
-        "The number is not a multiple of 8, so the disk has 512-byte sectors: it is truncated, or something \
-         hides its end (S042). Write nothing to it; straddle check DISK says how much is missing."
+        "The number is not a multiple of 8, so the disk has 512-byte sectors. The disk is truncated, or \
+         something hides its end (S042). Write nothing to it. straddle check DISK shows how much is missing."
             .to_owned()
     };
     Some(vec![Said::Is(first), Said::Forbids(then)])
@@ -232,9 +233,9 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<Said>> {
             "The start is not a multiple of 4096 either."
         };
         return Some(vec![Said::Is(format!(
-            "{offset} is more than a 4096-byte sector: the kernel compares with a larger unit, the chunk of \
-             an array or the unit of an SSD, which this message does not show (lsblk -t: MIN-IO). {so} \
-             straddle check says what this costs."
+            "{offset} is more than a 4096-byte sector. The kernel compares the start with a larger unit, the \
+             chunk of an array or the unit of an SSD, which this message does not show (see MIN-IO in lsblk \
+             -t). {so} straddle check shows what this costs."
         ))]);
     }
     let past = LARGE - offset;
@@ -243,7 +244,8 @@ pub(super) fn offset_by(numbers: &Numbers) -> Option<Vec<Said>> {
     let such = (34..).find(|sector| sector % 8 == rest)?;
     Some(vec![Said::Is(format!(
         "{offset} + {past} = 4096: the start is {past} bytes past a multiple of 4096, like any sector whose \
-         number modulo 8 is {rest}, such as {such}; or the drive's own boundaries are shifted (S023)."
+         number modulo 8 is {rest}, such as {such}. Alternatively, the drive's own boundaries may be shifted \
+         (S023)."
     ))])
 }
 
@@ -270,15 +272,15 @@ pub(super) fn grain(numbers: &Numbers) -> Option<Vec<Said>> {
         ),
     };
     let mut said = vec![Said::Is(format!(
-        "{start} is {rest} past a multiple of {grain}. With 512-byte sectors it is byte {byte}, {judged}."
+        "{start} is {rest} past a multiple of {grain}. With 512-byte sectors, it is at byte {byte}, {judged}."
     ))];
     if !grain.is_multiple_of(8) && grain > 8 {
         said.push(Said::Is(format!(
-            "No drive has a grain of {grain} sectors: the number comes from an impossible optimal I/O size \
-             (S021). Specify the start as 1MiB and ignore the message, or use parted -a minimal."
+            "No drive has a grain of {grain} sectors. The number is derived from an impossible optimal I/O \
+             size (S021). Specify the start as 1MiB and ignore the message, or use parted -a minimal."
         )));
     } else if grain == MIB / LARGE {
-        let aligned = "256 sectors of 4096 bytes are 1 MiB: on such a disk, any start is aligned.";
+        let aligned = "256 sectors of 4096 bytes are 1 MiB. On such a disk, any start is aligned.";
         said.push(Said::Is(aligned.to_owned()));
     }
     Some(said)

@@ -63,11 +63,11 @@ const RATIO: &str = "x BEST";
 const OFFSET: &str = "OFFSET";
 
 const LEGEND: [(&str, &str); 7] = [
-    (OFFSET, "logical sectors by which all requests are shifted, as by a partition's start"),
-    (EACH, "median of the rounds, including the flush at the end of each turn"),
+    (OFFSET, "number of logical sectors by which all requests are shifted, as by a partition's start"),
+    (EACH, "median time per request of all rounds, including the flush at the end of each turn"),
     (FLUSH, "mean time of a flush"),
     (RMW, "read-modify-writes per request"),
-    (REVOLUTIONS, "revolutions waited per request"),
+    (REVOLUTIONS, "revolutions that the drive waits per request"),
     (AMPLIFICATION, "bytes written to flash per byte that the host writes"),
     (RATIO, "time per request relative to the fastest offset, ± 95 % margin"),
 ];
@@ -394,8 +394,8 @@ fn state(sweep: &Sweep) -> Option<String> {
     if let Some((arm, first, second)) = unsteady {
         return Some(format!(
             "Not a steady state: at offset {}, {first:.2} bytes were written to flash per byte that the host \
-             wrote in the first half of the run, and {second:.2} in the second. Use a longer run (--count) \
-             or warm-up (--warmup).",
+             wrote in the first half of the run, and {second:.2} bytes in the second half. Use a longer run \
+             (--count) or warm-up (--warmup).",
             arm.offset
         ));
     }
@@ -403,8 +403,8 @@ fn state(sweep: &Sweep) -> Option<String> {
     let collected: u64 = collected.map(|counters| counters.gc_write_bytes).sum();
     let state = match collected {
         0 => {
-            "No flash was garbage-collected during the run; add steady=on to the drive's name for the steady \
-             state of long random writes."
+            "No flash was garbage-collected during the run; to measure the steady state of long random \
+             writes, add steady=on to the drive's name."
         }
         _ => "The flash was in the steady state, with garbage collection.",
     };

@@ -30,9 +30,10 @@ pub(crate) fn list(profiles: &[Profile]) -> String {
             printable(&profile.title),
         ]);
     }
-    let legend = "CLAIMS and TRUTH: logical/physical sector in bytes (for an SSD, preferred write size and \
-                  indirection unit), and after \"+\", if it is not 0, the byte of the first physical sector \
-                  boundary. Add OPTIONS to the name: wd10ears,jumper. See 'straddle drive show NAME'.";
+    let legend = "CLAIMS and TRUTH: sizes of the logical and physical sectors in bytes. For an SSD, the \
+                  second size in CLAIMS is the preferred write size, and in TRUTH the indirection unit. A \
+                  number after \"+\" is the byte of the first physical sector boundary, if it is not 0. \
+                  OPTIONS can be added to the name, as in wd10ears,jumper. See 'straddle drive show NAME'.";
     format!("{}\n\n{}\n", folded_table(&trimmed(&table), "TITLE"), wrap(legend, ""))
 }
 
@@ -73,9 +74,10 @@ pub(crate) fn compared(file: &SharedFile, drives: &[(&str, f64, Shared)]) -> Str
         nearest.join(" and ")
     );
     let legend = "APART: how different the drives are; 1.00 means identical. It is the product of the ratios \
-                  of UNIT, RPM, COST and SIZE, and of a factor of 2 for each missing value, different first \
-                  boundary (after the +) or different RMW. COST: how many times as long a misaligned write \
-                  takes. All values come from probes, including those of the models.";
+                  of UNIT, RPM, COST and SIZE, and of a factor of 2 for each missing value, each different \
+                  first boundary (after the +) and each different RMW. COST: time of a misaligned write \
+                  relative to an aligned write. All values, including those of the models, were measured by \
+                  probes.";
     format!("{}\n\n{}\n\n{}\n", wrap(&verdict, ""), headed(&table, style::HEADING), wrap(legend, ""))
 }
 
@@ -187,7 +189,7 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
         ),
         if cache.enabled {
             format!(
-                "write cache: {} in up to {} extents; the next one to write is chosen from {}",
+                "write cache: {} in up to {} extents; the next extent to write is chosen from {}",
                 cache.size, cache.extents, cache.window
             )
         } else {
@@ -208,17 +210,17 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
 const fn policy(policy: RmwPolicy) -> &'static str {
     match policy {
         RmwPolicy::ImmediateSerial => {
-            "each in turn is read, and written a revolution later, before the write completes"
+            "one by one, each is read, and written a revolution later, before the write completes"
         }
         RmwPolicy::ImmediateMerged => {
-            "all are read in one pass and written in the next, before the write completes"
+            "all are read in one pass and written in the next pass, before the write completes"
         }
         RmwPolicy::DestageSerial => {
-            "when the cache is written out, each in turn is read, and written a revolution later"
+            "when the cache is written out, one by one, each is read, and written a revolution later"
         }
         RmwPolicy::DestageMerged => {
-            "when the cache is written out, those of one write are all read in one pass and written in the \
-             next"
+            "when the cache is written out, all those of a write are read in one pass and written in the \
+             next pass"
         }
         RmwPolicy::Deferred => {
             "when the cache is written out, reads and writes are done in rotational order, many per \
@@ -226,8 +228,8 @@ const fn policy(policy: RmwPolicy) -> &'static str {
         }
         RmwPolicy::Adaptive => {
             "when the cache is written out, those of regularly spaced writes are read and written in \
-             rotational order, many per revolution; those of other writes one by one, each read and then \
-             written a revolution later"
+             rotational order, many per revolution; those of other writes are read one by one, each written \
+             a revolution later"
         }
         RmwPolicy::Logged => {
             "when the cache is written out, the data goes to a log first, and to its final position while \
@@ -238,8 +240,8 @@ const fn policy(policy: RmwPolicy) -> &'static str {
 
 const fn protection(protection: Protection) -> &'static str {
     match protection {
-        Protection::None => "a power cut loses the write cache",
-        Protection::NonVolatile => "the write cache survives a power cut; flushes are no-ops",
+        Protection::None => "a power cut loses the contents of the write cache",
+        Protection::NonVolatile => "the contents of the write cache survive a power cut; flushes are no-ops",
         Protection::MediaCache { .. } => "a flush writes all pending data to a reserved area in one pass",
     }
 }

@@ -131,7 +131,7 @@ fn drawing(audited: &Examined, finding: &Finding) -> Option<String> {
     let line = picture(miss.boundary, block)?;
     let unit = miss.boundary.size().get();
     let touched = plural(miss.boundary.coverage(block).touched, miss.name);
-    Some(format!("{line}  the first {} across {touched} of {unit} bytes", block.len()))
+    Some(format!("{line}  the first {} touch {touched} of {unit} bytes", block.len()))
 }
 
 /// Returns what a misaligned start costs: `each 4 KiB write costs 2 read-modify-writes`.

@@ -97,7 +97,7 @@ fn grain(plan: &Plan, explain: bool) -> String {
     let of_array = |c: &&Considered| matches!(&*c.name, "RAID chunk" | "stripe");
     let array: Vec<String> = taken().filter(of_array).map(|c| format!("{} of {}", c.name, c.size)).collect();
     let fits = if array.is_empty() { String::new() } else { format!("; this fits the {}", array.join(", ")) };
-    format!("{what}{fits} (why: --explain)")
+    format!("{what}{fits} (--explain shows why)")
 }
 
 /// Returns `physical sector 4 KiB [assumed]`.
@@ -288,10 +288,10 @@ fn words(reference: &Reference) -> String {
                 .to_owned()
         }
         Reference::Hibernation => "it holds a hibernated system, so apply will refuse".to_owned(),
-        Reference::Zones => "F2FS aligned its zones to the old position; it will work, but may be slower \
-                             than a new file system"
+        Reference::Zones => "F2FS aligned its zones to the old position; the file system will work, but may \
+                             be slower than a new one"
             .to_owned(),
-        other => other.afterwards().unwrap_or("something else refers to its position").to_owned(),
+        other => other.afterwards().unwrap_or("other data refers to its position").to_owned(),
     }
 }
 

@@ -219,14 +219,14 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
     let written = |effect: &Effect, unit: u64, what: &str| {
         let (now, aligned) = (effect.amplification().unwrap_or(1.0), counted.account.aligned(unit));
         match aligned.filter(|aligned| now - aligned >= 0.005) {
-            Some(aligned) => format!("{now:.2}{what} now, {aligned:.2} if aligned"),
-            None => format!("{now:.2}{what}, the same as if aligned"),
+            Some(aligned) => format!("{now:.2}{what} ({aligned:.2} if aligned)"),
+            None => format!("{now:.2}{what} (the same if aligned)"),
         }
     };
     let mut sentences = vec![
         format!(
-            "4 KiB sectors: {}; 16 KiB units: {}.",
-            written(&physical, DRAWN, " times the bytes"),
+            "For each byte requested, {} are written on 4 KiB sectors, and {} on 16 KiB units.",
+            written(&physical, DRAWN, " bytes"),
             written(&large, LARGE, "")
         ),
         format!(
@@ -245,7 +245,7 @@ pub(crate) fn sentences(counted: &Counted<'_>) -> Vec<String> {
         };
         let share = share.share * 100.0;
         sentences
-            .push(format!("{share:.0} % of the excess on 16 KiB units comes from {length}writes{whose}."));
+            .push(format!("{share:.0} % of the excess on 16 KiB units is caused by {length}writes{whose}."));
     }
     sentences.push(match counted.window {
         None => "These are upper bounds, because requests are counted separately (--merge-within models a \
@@ -269,7 +269,7 @@ fn early(counted: &Counted<'_>) -> Vec<String> {
     let mut said = Vec::new();
     if late > 0 {
         let late = plural(late, "request");
-        said.push(format!("{late} out of chronological order, merged in trace order."));
+        said.push(format!("{late}: out of chronological order, merged in trace order."));
     }
     if !units.is_empty() {
         let units = units.join(", ");

@@ -7,11 +7,10 @@ use straddle_lab::reproduce::joint::{Joint, Score, Totals};
 
 use crate::reproduce::json::JudgedFigures;
 
-pub(crate) const RULE: &str = "One policy is chosen for all figures and ratios of a drive: the one with the \
-                               most of them within 20 % of the published values. Ties are decided by the \
-                               number within 25 %, then by the worst ratio to a published value (the one \
-                               closest to 1), and then in favour of the policy in the drive's profile (its \
-                               own).";
+pub(crate) const RULE: &str = "For each drive, the policy with the most figures and ratios within 20 % of \
+                               the published values is chosen. Ties are decided by the number within 25 %, \
+                               then by the worst ratio to a published value (the ratio closest to 1 wins), \
+                               and then in favour of the policy in the drive's profile (its own policy).";
 
 /// The headings above [`cells`].
 pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];
@@ -63,7 +62,8 @@ pub(crate) fn judged(judged: &JudgedFigures) -> String {
 fn compared(totals: &Totals, published: usize) -> String {
     let Totals { figures, fitted, own, own_predicted, .. } = totals;
     format!(
-        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} predicted.",
+        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} \
+         predicted.",
         own - own_predicted,
         figures - fitted
     )
