@@ -25,7 +25,6 @@ use straddle_device::sysfs::Directory;
 pub use carry::{Console, Ended};
 pub use error::BootError;
 
-/// The folder of what the initramfs needs, in both systems.
 const HOME: &str = "/var/lib/straddle/at-boot";
 const LOG: &str = "/run/initramfs/straddle.log";
 
@@ -61,7 +60,6 @@ impl System {
     }
 }
 
-/// The folder of a whole disk in sysfs; `None` if it is something else.
 fn sysfs_of(disk: &Path) -> Option<Directory> {
     use std::os::unix::fs::FileTypeExt;
 

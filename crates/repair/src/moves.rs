@@ -42,7 +42,6 @@ pub fn unfinished(path: &Path) -> Result<Option<Unfinished>, ReadError> {
     }
 }
 
-/// A medium that records the first read that failed: a search for signatures goes on after it.
 struct Noting {
     medium: Box<dyn Medium>,
     failed: Arc<OnceLock<(ByteOffset, Option<i32>)>>,
@@ -62,10 +61,8 @@ impl Medium for Noting {
     }
 }
 
-/// The unfinished move by its marker; or, without a table, by its journal. That is not looked for in a
-/// compressed file, all of which would be read, and on a server, which takes many requests.
-///
-/// The journal and the data of a running move change while they are read.
+/// The unfinished move by its marker; or, without a table, by its journal, which is not looked for in
+/// compressed files or on servers: that takes long. The journal of a running move changes while it is read.
 fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     let medium = target.medium.as_deref()?;
     let is_whole = target.through.is_none() && target.address.is_none();
@@ -143,7 +140,6 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     }
 }
 
-/// What `straddle realign --to` would plan for the target.
 fn copy(
     examiner: &Examiner,
     name: &str,
@@ -182,7 +178,7 @@ fn options(examiner: &Examiner, target: &Target) -> String {
     open.declared()
 }
 
-/// The same for commands that work on an image of another format, attached as a device.
+/// For commands on an image of another format, attached as a device.
 fn attached(examiner: &Examiner, target: &Target) -> Option<String> {
     match &target.container {
         None => Some(options(examiner, target)),

@@ -9,7 +9,6 @@ use crate::error::PlanError;
 use crate::guid::Seed;
 use crate::plan::Format;
 
-/// A size below this needs a unit: 1 MiB, the grain of every tool.
 const SMALLEST_UNSAID: ByteCount = ByteCount::new(1 << 20);
 
 /// The requested size of a partition.
@@ -98,7 +97,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it asks for this partition to grow.
     pub(crate) fn grows(&self, number: u32) -> bool {
         self.grow.iter().any(|grow| grow.number == number)
     }
@@ -216,7 +214,6 @@ impl FromStr for Place {
     }
 }
 
-/// Parses a number of sectors, such as `2048s`.
 fn sectors(text: &str) -> Option<u64> {
     text.strip_suffix('s')?.parse().ok()
 }
