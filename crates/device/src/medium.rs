@@ -132,7 +132,7 @@ impl Medium for FileMedium {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         check_end(at, buf.len(), self.len)?;
-        // Not `read_exact_at`: an error must name the byte at which it occurred, not the first one wanted.
+        // An error must name the byte at which it occurred, not the first one wanted.
         let mut done = 0;
         while done < buf.len() {
             let here = at.checked_add(ByteCount::new(done as u64)).unwrap_or(at);
@@ -150,7 +150,6 @@ impl Medium for FileMedium {
         let next = match rustix::fs::seek(&self.file, SeekFrom::Data(at.get())) {
             Ok(next) => ByteOffset::new(next.min(self.len.get())),
             Err(Errno::NXIO) => ByteOffset::new(self.len.get()),
-            // A device, or a file system that does not know.
             Err(_) => at,
         };
         next.since(at)

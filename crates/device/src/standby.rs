@@ -1,5 +1,5 @@
-//! Finds disks in standby without waking them. Opening a disk's node reads nothing; a disk that the kernel
-//! itself has suspended is not even opened, because any command would resume it.
+//! Finds disks in standby without waking them. Opening a node reads nothing; a disk that the kernel has suspended is
+//! not even opened, because any command would resume it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,6 @@ fn disks_below(path: &Path) -> Vec<PathBuf> {
     disks
 }
 
-/// Only SCSI and SATA disks have such a state.
 fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
     let name = disk.path().file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     if DeviceKind::of(&name) != DeviceKind::Scsi {
@@ -69,7 +68,6 @@ fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
     if disk.text("device/power/runtime_status").is_some_and(|status| status.starts_with("suspend")) {
         return Ok(standby("suspended by the kernel"));
     }
-    // What cannot be opened cannot be read either, which is reported elsewhere.
     let node = node_of(&name);
     let Ok(file) = open_for_reading(&node).and_then(|file| disk.opened(file)) else { return Ok(None) };
     let unknown = |source| UnknownPower { disk: name.clone(), source };

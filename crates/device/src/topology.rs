@@ -1,5 +1,5 @@
-//! What is known about a device's sectors. A [`Figure`] has a source. When sources disagree all are kept, one
-//! is chosen, and the reason is recorded.
+//! What is known about a device's sectors. Sources of a [`Figure`] that disagree are all kept, with the reason to
+//! choose.
 
 use std::fmt;
 
@@ -159,7 +159,6 @@ impl<T: Copy + PartialEq> Figure<T> {
         self.others.insert(0, old);
     }
 
-    /// Returns whether it is larger, and so in force.
     pub(crate) fn use_larger(&mut self, value: T, source: Source) -> bool
     where
         T: Ord,
@@ -175,7 +174,6 @@ impl<T: Copy + PartialEq> Figure<T> {
     }
 }
 
-/// Adds a claim to a figure that may not have one yet.
 pub(crate) fn claim<T: Copy + PartialEq>(
     figure: &mut Option<Figure<T>>,
     value: Option<T>,

@@ -8,8 +8,7 @@ use crate::fields::{be32, le16, le32};
 
 pub(crate) const SECTOR_LOG: u8 = 0x2f;
 
-/// The length of one descriptor of the log. It has room for eight: SET SECTOR CONFIGURATION EXT selects one by
-/// three bits.
+/// The length of a descriptor of the log, which has room for eight.
 const DESCRIPTOR: usize = 16;
 const DESCRIPTORS: usize = 8;
 /// Bit 7 of a descriptor's byte 0: DESCRIPTOR VALID.
@@ -20,8 +19,7 @@ const WORDS: usize = 4;
 /// T0PS, byte 5 bit 0 of a descriptor of page B4h: there are such blocks without protection information.
 const UNPROTECTED: u8 = 0x01;
 
-/// Whether the directory of logs (log 00h, page 0) lists a page of the log `address`: word 0 is the version,
-/// and word N the number of pages of log N.
+/// Whether log 00h, page 0 lists a page of log `address`: word N is the number of pages of log N.
 pub(crate) fn has_log(directory: &[u8; 512], address: u8) -> bool {
     address != 0 && le16(directory, 0) == 1 && le16(directory, 2 * usize::from(address)) != 0
 }

@@ -4,7 +4,7 @@ use super::host::Host;
 use super::{Access, Files, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{le32, le64};
 
-/// The signature of files whose map counts in blocks; in others it counts in sectors.
+/// The map of these files counts in blocks; in others it counts in sectors.
 pub(super) const EXTENDED: &[u8] = b"WithouFreSpacExt";
 
 const SECTOR: u64 = 512;
@@ -21,7 +21,6 @@ mod field {
 
 struct Parallels {
     block: u64,
-    /// The unit of a map entry, in bytes.
     unit: u64,
 }
 
@@ -61,7 +60,6 @@ impl Map for Parallels {
         let place = match files.own.le32(entry_at)? {
             0 => StoredAt::Zero,
             entry => {
-                // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
                 if start >= files.own.len() {
                     let what = format!("a block at byte {start}, past the end of the file");

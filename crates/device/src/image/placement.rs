@@ -5,13 +5,12 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::vmdk::STREAM_OPTIMIZED;
 use super::{Files, Format, ImageError, Map, StoredAt};
 
-/// How many allocated blocks are examined.
 const SAMPLE: u32 = 1024;
 
-/// How many table entries are examined to find them: most of a sparse image are empty.
+/// Most table entries of a sparse image are empty.
 const STEPS: u32 = 4096;
 
-/// The exponent of the coarsest alignment reported: 2^20 bytes, to which partitions are aligned.
+/// 2^20 bytes, to which partitions are aligned.
 const COARSEST: u32 = 20;
 const POWERS: usize = 21;
 
@@ -33,12 +32,12 @@ pub struct Placement {
     units: u32,
     compressed: u32,
     complete: bool,
-    /// By k: the first block that is aligned to 2^k and to nothing coarser.
+    /// By k: the first block aligned to 2^k and to nothing coarser.
     first: [Option<Placed>; POWERS],
 }
 
 impl Placement {
-    /// Examines the guest's blocks from the first on, up to an unreadable table.
+    /// From the first block on, up to an unreadable table.
     pub(super) fn sample(map: &dyn Map, files: &Files, size: u64) -> (Self, Option<ImageError>) {
         let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;

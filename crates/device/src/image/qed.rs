@@ -5,7 +5,6 @@ use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{le32, le64};
 
-/// Cluster sizes in bytes, and table sizes in clusters.
 const CLUSTERS: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
 const TABLES: std::ops::RangeInclusive<u64> = 1..=16;
 
@@ -32,7 +31,7 @@ mod feature {
 
 struct Qed {
     cluster: u64,
-    /// The entries of a table, at either level.
+    /// At either level.
     entries: u64,
     l1_at: u64,
 }

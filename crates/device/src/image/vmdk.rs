@@ -13,7 +13,7 @@ pub(super) use descriptor::{STREAM_OPTIMIZED, is_descriptor};
 
 const SECTOR: u64 = 512;
 const MAX_DESCRIPTOR: u64 = 1 << 20;
-/// The largest grain, in sectors (1 GiB, as in qemu), and the entries of a grain table (always this number).
+/// In sectors (1 GiB, as in qemu); a grain table always has this number of entries.
 const MAX_GRAIN: u64 = 1 << 21;
 const MAX_ENTRIES: u32 = 512;
 
@@ -29,7 +29,6 @@ mod field {
     pub(super) const COMPRESSION: usize = 77;
 }
 
-/// A table entry of 1 is a grain of zeros.
 const FLAG_ZERO_GRAINS: u32 = 1 << 2;
 const FLAG_COMPRESSED: u32 = 1 << 16;
 const FLAG_MARKERS: u32 = 1 << 17;
@@ -55,7 +54,6 @@ enum Data {
     Flat(u64),
     Sparse(Sparse),
     Zero,
-    /// Sparse, in a file that is not opened.
     Unknown,
 }
 
@@ -67,7 +65,6 @@ struct Extent {
 }
 
 struct Vmdk {
-    /// In order on the guest's disk, without gaps.
     extents: Vec<Extent>,
 }
 
@@ -80,7 +77,6 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     }
 }
 
-/// The descriptor names the file itself as the extent.
 fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 512] = host.bytes(0)?;
     let sparse = Sparse::read(&host)?;
@@ -90,7 +86,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         (Some(0), _) | (_, Some(0)) => ("sparse extent", Below::Nothing),
         (Some(at), Some(len)) if len <= MAX_DESCRIPTOR => {
             let descriptor = Descriptor::read(&host, at, len)?;
-            // An extent of a larger image may reserve room for a descriptor and leave it empty.
+            // An extent of a larger image may have room for a descriptor, left empty.
             let variant = if descriptor.extents.is_empty() { "sparse extent" } else { descriptor.variant };
             (variant, open_parent(&descriptor, access)?)
         }
@@ -139,7 +135,6 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
             Data::Zero | Data::Unknown => block,
         };
         extents.push(Extent { start, len: named.len, file: others.len(), data });
-        // Lengths are checked so that their sum stays below 2^63.
         start += named.len;
     }
     let block = if block == 0 { start } else { block };
@@ -279,7 +274,7 @@ impl Map for Vmdk {
         let run = match &extent.data {
             Data::Flat(offset) => StoredRun { place: StoredAt::Host { file, at: offset + into }, len: left },
             Data::Zero => StoredRun { place: StoredAt::Zero, len: left },
-            // Requesting the file returns the error that says why its bytes are not known.
+            // Returns the error that says why the bytes are not known.
             Data::Unknown => files.get(file).map(|_| StoredRun { place: StoredAt::Zero, len: left })?,
             Data::Sparse(sparse) => sparse.locate(files.get(file)?, file, into)?,
         };

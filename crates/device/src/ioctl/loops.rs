@@ -4,7 +4,6 @@ use std::os::fd::AsFd;
 
 use super::{IoctlError, Meant, call};
 
-/// Its number dates from before request numbers encoded sizes.
 const GET_STATUS64: u32 = 0x4C05;
 
 /// `struct loop_info64`.
@@ -20,7 +19,6 @@ struct Info {
     encrypt_type: u32,
     encrypt_key_size: u32,
     flags: u32,
-    // Three texts of bytes, as words of the same length.
     file_name: [u64; 8],
     crypt_name: [u64; 8],
     encrypt_key: [u64; 4],
@@ -32,11 +30,10 @@ pub(crate) struct Backing {
     /// As in stat(2).
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// If the file is itself a device, that device's number; otherwise 0.
+    /// 0 if the file is not a device.
     pub(crate) of_device: u64,
 }
 
-/// Fails with ENXIO where the loop device is not set up.
 pub(crate) fn backing(fd: impl AsFd) -> Result<Backing, IoctlError> {
     let mut info = Info::default();
     // SAFETY: the request writes one `struct loop_info64`, which consists of integers, through the pointer.

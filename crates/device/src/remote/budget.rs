@@ -1,5 +1,5 @@
-//! What reading one object may cost, and has cost. A thread fetches for one budget, which [`with`] names:
-//! `object_store` calls its connector without telling for whom.
+//! What reading one object may cost, and has cost. A thread fetches for one budget ([`with`]): `object_store` calls
+//! its connector without saying for whom.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,6 @@ pub(crate) struct Budget {
     until: Instant,
     requests: AtomicU64,
     received: AtomicU64,
-    /// What `object_store` makes of it says less.
     failure: Mutex<Option<FetchError>>,
 }
 
@@ -55,7 +54,6 @@ impl Budget {
         FetchError::TimedOut { limit: self.limits.time }
     }
 
-    /// `want` is how many bytes the request asks for.
     pub(crate) fn start_request(&self, want: u64) -> Result<(), FetchError> {
         self.time_left()?;
         if self.received().saturating_add(want) > self.limits.received.get() {

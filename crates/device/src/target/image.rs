@@ -15,7 +15,6 @@ use crate::topology::{Figure, Source, Topology};
 pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let file = open_for_reading(path).map_err(OpenError::Io)?;
     let metadata = file.metadata().map_err(OpenError::Io)?;
-    // The path may have been replaced since its type was checked.
     if !metadata.is_file() {
         return Err(OpenError::NotATarget(describe(&metadata)));
     }
@@ -34,7 +33,6 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
         let command = foreign.command(&name);
         let file = open_for_reading(path).map_err(OpenError::Io)?;
         medium = image::unpack(file, packing, limits).map_err(|source| {
-            // No other program can unpack a damaged file either.
             let helps = !matches!(source, UnpackError::Damaged { .. });
             OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
         })?;
@@ -122,7 +120,7 @@ pub fn open_in(
 fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     let SectorSizes { logical, physical } = sectors;
     topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
-    // It describes the guest's disk, not the host's: 512 here is no reason to judge more leniently.
+    // It describes the guest's disk: 512 here does not justify a more lenient judgement.
     let source = Source::Container("VHDX metadata, physical sector size");
     if physical < topology.physical.value() {
         topology.physical.use_larger(physical, source);

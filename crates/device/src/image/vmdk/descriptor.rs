@@ -5,7 +5,7 @@ use super::super::host::Host;
 
 const FIRST_LINE: &[u8] = b"# disk descriptorfile";
 
-/// At most this many extents are accepted: a disk of 32 TiB in extents of 2 GiB.
+/// A disk of 32 TiB in extents of 2 GiB.
 const MAX_EXTENTS: usize = 16384;
 
 const SECTOR: u64 = 512;
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Zero,
 }
 
-/// An extent line. Lengths and offsets are in bytes.
+/// Lengths and offsets in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) len: u64,
@@ -94,13 +94,12 @@ impl Descriptor {
     }
 }
 
-/// The offset in the text, and what is wrong there.
 enum Wrong {
     Damaged(u64, String),
     Unsupported(u64, String),
 }
 
-/// Returns the value of a line `key=value` or `key = "value"`.
+/// `key=value` or `key = "value"`.
 fn value_of<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let (name, value) = line.split_at_checked(key.len())?;
     if !name.eq_ignore_ascii_case(key) {
@@ -110,7 +109,7 @@ fn value_of<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     Some(value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value))
 }
 
-/// Parses a line such as `RW 4192256 SPARSE "name" 0`; `None` for other lines. `at` is the line's offset.
+/// Such as `RW 4192256 SPARSE "name" 0`; `None` for other lines. `at` is the line's offset.
 fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     let mut words = line.splitn(4, u8::is_ascii_whitespace);
     let Some(b"RW" | b"RDONLY" | b"NOACCESS") = words.next() else { return Ok(None) };
@@ -132,7 +131,6 @@ fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     let after = quoted[end + 1..].trim_ascii();
     let offset =
         if after.is_empty() || kind == Kind::Sparse { 0 } else { sectors(after).ok_or_else(wrong)? };
-    // The end of the extent has to be a valid offset too.
     offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(wrong)?;
     Ok(Some(Extent { len, kind, name: quoted[..end].to_vec(), offset }))
 }
