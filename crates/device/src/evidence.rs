@@ -197,7 +197,7 @@ fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, kernel: &ioc
     topology.erase_block = erase.map(|erase| Figure::new(erase, Source::Sysfs(attribute)));
 }
 
-/// Bytes, or -1, which partitions show as an unsigned number.
+/// -1 is shown as an unsigned number by partitions.
 pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     match text.parse::<i64>().ok()? {
         -1 | 4_294_967_295 => Some(AlignmentOffset::Misaligned),
@@ -227,7 +227,6 @@ fn identified_sectors(topology: &mut Topology, answers: &Answers) {
     }
 }
 
-/// The granularity is the indirection unit.
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     const GRANULARITY: &str = "the granularity is the unit; the alignment may be finer";
     let unit = &mut topology.indirection_unit;
@@ -351,7 +350,6 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
             claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
-            // The optimal I/O size is also a multiple of the members' own.
             let level = device.text("md/level").and_then(|level| level.strip_prefix("raid")?.parse().ok());
             let stripe = chunk.zip(level).and_then(|(chunk, level)| {
                 let (disks, layout) = (device.number("md/raid_disks")?, device.number("md/layout"));

@@ -65,7 +65,6 @@ impl Format {
     pub const ALL: &'static [Self] =
         &[Self::Raw, Self::Qcow2, Self::Vmdk, Self::Vhd, Self::Vhdx, Self::Vdi, Self::Qed, Self::Parallels];
 
-    /// The names for `--format`, sentences and QEMU, and the endings of file names.
     const fn names(self) -> (&'static str, &'static str, &'static str, &'static [&'static str]) {
         match self {
             Self::Raw => ("raw", "raw", "raw", &["raw", "img", "dd"]),
@@ -256,7 +255,6 @@ pub enum StoredAt {
     Packed(Packed),
 }
 
-/// At least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StoredRun {
     place: StoredAt,
@@ -264,7 +262,6 @@ struct StoredRun {
 }
 
 trait Map: Send + Sync {
-    /// `at` is less than the disk's size.
     fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError>;
 }
 
@@ -281,7 +278,6 @@ impl Missing {
 
 struct Files {
     own: Host,
-    /// From number 1 on.
     others: Vec<Result<Host, Missing>>,
 }
 
@@ -437,7 +433,6 @@ impl Image {
             Below::Nothing => part.fill(0),
             Below::Missing(missing) => return Err(missing.error(format)),
             Below::Open { role, name, medium } => {
-                // The bytes past the end of a shorter backing file are zeros.
                 let have = medium.len().get().saturating_sub(guest);
                 let have = usize::try_from(have).unwrap_or(usize::MAX).min(part.len());
                 let (there, not_there) = part.split_at_mut(have);

@@ -90,7 +90,6 @@ impl Sense {
         }
     }
 
-    /// The target does not know the command or one of its fields.
     fn is_unsupported(self) -> bool {
         self.key == 5
     }
@@ -180,7 +179,6 @@ unsafe fn call<T: ?Sized>(
         .map_err(|errno| IoctlError::os(what, errno))
 }
 
-/// Each as far as its request succeeds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelLimits {
     pub(crate) logical: Option<ByteCount>,
@@ -254,7 +252,6 @@ const DRIVER_SENSE: u16 = 0x08;
 
 type Answer = (usize, Vec<u8>);
 
-/// Reads into `data`, and repeats the command after a unit attention.
 fn scsi_read(
     fd: BorrowedFd<'_>,
     what: &'static str,

@@ -59,13 +59,11 @@ impl Kept {
 }
 
 impl Reads {
-    /// What is kept of byte `at`, and how far into that the byte is.
     fn at(&self, at: u64) -> Option<(&Kept, u64)> {
         let (start, kept) = self.ranges.range(..=at).next_back()?;
         Some((kept, at - start)).filter(|(kept, into)| *into < kept.len())
     }
 
-    /// False if some of `buf` is not kept.
     fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> bool {
         while !buf.is_empty() {
             let Some((kept, into)) = self.at(at) else { return false };

@@ -409,7 +409,6 @@ fn from_sysfs(
     })
 }
 
-/// It may differ from what the devices below give.
 fn judge_stacked_offset<'m>(
     topology: &mut Topology,
     kind: DeviceKind,
@@ -437,7 +436,6 @@ fn judge_stacked_offset<'m>(
     }
 }
 
-/// Stacked devices get the larger sectors that those below are taken to have.
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
     const LOOP: &str = "a loop device does not pass on the sector sizes of its file or device";
     const BELOW: &str = "the kernel knows what the underlying disks report";

@@ -55,7 +55,7 @@ pub enum Storage {
     NoDisk(&'static str),
 }
 
-/// `<blockio>` states the sectors, 512 bytes by default.
+/// Their disks have 512-byte sectors unless `<blockio>` states others.
 const QEMU: [&str; 4] = ["kvm", "qemu", "hvf", "kqemu"];
 
 const DEEPEST_CHAIN: usize = crate::image::MAX_DEPTH as usize;
@@ -147,7 +147,6 @@ fn backing(disk: &Element) -> Vec<PathBuf> {
     chain.take(DEEPEST_CHAIN).filter_map(file).filter(|path| path.is_absolute()).collect()
 }
 
-/// QEMU shows 512-byte sectors without `<blockio>` (`blkconf_blocksizes`).
 fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)> {
     let blockio = disk.child("blockio");
     let size = |name: &str| -> Result<Option<u64>, (u64, String)> {

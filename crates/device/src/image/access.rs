@@ -122,7 +122,6 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// As an image of `format`. Only a file that the user named too is opened.
     pub(super) fn open_first(
         &self,
         format: Format,

@@ -20,7 +20,6 @@ pub(super) struct Bitmap<'a> {
 }
 
 impl Bitmap<'_> {
-    /// Whether byte `into` is in a marked sector, and how many bytes up to `end` are alike.
     pub(super) fn run(&self, into: u64, end: u64) -> Result<(bool, u64), ImageError> {
         let marked = |byte: u8, sector: u64| {
             let bit = if self.order == Order::HighFirst { 7 - sector % 8 } else { sector % 8 };

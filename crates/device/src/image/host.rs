@@ -66,7 +66,6 @@ impl Host {
         Ok(bytes)
     }
 
-    /// `stated_at` is where the length is stated.
     pub(super) fn backing_name(&self, at: u64, len: u32, stated_at: u64) -> Result<Vec<u8>, ImageError> {
         if len > MAX_NAME {
             let what = format!(
@@ -77,7 +76,6 @@ impl Host {
         self.vec(at, u64::from(len))
     }
 
-    /// The caller has bounded `len`.
     pub(super) fn vec(&self, at: u64, len: u64) -> Result<Vec<u8>, ImageError> {
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         self.read(at, &mut bytes).map(|()| bytes)
@@ -111,7 +109,6 @@ impl Host {
         ImageError::Read { format: self.format, source: Box::new(source) }
     }
 
-    /// The page is empty past the end of the file.
     fn with_page<T>(&self, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ImageError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         match pages.iter().position(|page| page.number == number) {

@@ -37,7 +37,6 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// From the first block on, up to an unreadable table.
     pub(super) fn sample(map: &dyn Map, files: &Files, size: u64) -> (Self, Option<ImageError>) {
         let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;

@@ -64,7 +64,6 @@ struct Extensions {
 
 struct Qcow2 {
     header: Header,
-    /// The image itself, or number 1.
     data: usize,
 }
 
@@ -181,12 +180,10 @@ impl Header {
         self.features & feature::EXTENDED_L2 != 0
     }
 
-    /// Binary logarithm.
     fn entry_bits(&self) -> u32 {
         if self.extended() { 4 } else { 3 }
     }
 
-    /// Binary logarithm.
     fn l1_bits(&self) -> u32 {
         self.cluster_bits + self.cluster_bits - self.entry_bits()
     }

@@ -31,7 +31,6 @@ mod feature {
 
 struct Qed {
     cluster: u64,
-    /// At either level.
     entries: u64,
     l1_at: u64,
 }

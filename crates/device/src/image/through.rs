@@ -165,7 +165,6 @@ impl<R: BufRead> Frames<R> {
         Self { source, decoder, sum: None }
     }
 
-    /// Skips frames without contents. `None` at the end.
     fn open(&mut self) -> io::Result<Option<Xxh64>> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {

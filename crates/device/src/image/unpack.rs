@@ -58,7 +58,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
     if whole { Ok(output) } else { Err(host.damaged(at, "compressed data that cannot be decompressed")) }
 }
 
-/// False if it failed. With a zlib header, the last grain may end early.
+/// With a zlib header, the last grain may end early.
 fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> bool {
     let mut state = Decompress::new(zlib_header);
     match state.decompress(input, output, FlushDecompress::Finish) {

@@ -135,7 +135,6 @@ fn open_sparse(
     Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// Tries all names that the header gives, relative ones first.
 fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, ImageError> {
     let mut names = Vec::new();
     for platform in [b"W2ru", b"W2ku"] {

@@ -11,7 +11,6 @@ use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, SectorSizes, StoredAt, StoredRun};
 use crate::fields::{array, le16, le32, le64, utf16_le};
 
-/// Two copies.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
 const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
 const HEADER_LEN: u64 = 4 << 10;
@@ -218,7 +217,6 @@ fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, 
 }
 
 impl Vhdx {
-    /// Its state, the offset it points to, and its own offset.
     fn entry(&self, own: &Host, index: u64) -> Result<(u64, u64, u64), ImageError> {
         let entry_at = self.bat.at + index * 8;
         let entry = own.le64(entry_at)?;

@@ -86,7 +86,6 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         (Some(0), _) | (_, Some(0)) => ("sparse extent", Below::Nothing),
         (Some(at), Some(len)) if len <= MAX_DESCRIPTOR => {
             let descriptor = Descriptor::read(&host, at, len)?;
-            // An extent of a larger image may have room for a descriptor, left empty.
             let variant = if descriptor.extents.is_empty() { "sparse extent" } else { descriptor.variant };
             (variant, open_parent(&descriptor, access)?)
         }

@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use super::{IoctlError, Sense, scsi_read};
 use crate::identify::{FAILED, PowerMode, is_stopped, registers, returned_count};
 
-/// Reads one block by PIO.
 fn pass_through() -> [u8; 16] {
     let mut cdb = [0u8; 16];
     cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4

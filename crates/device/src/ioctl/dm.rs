@@ -59,7 +59,6 @@ impl TableLine {
         Self { start, length, kind: kind.to_owned(), parameters: without_keys(kind, parameters) }
     }
 
-    /// Such as `0 2048 linear 8:1 0`.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim().splitn(4, ' ');
         let (start, length) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

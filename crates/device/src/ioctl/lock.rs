@@ -17,7 +17,6 @@ pub(crate) fn unlock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_UNLCK)
 }
 
-/// Whether any byte is locked by others.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     let mut found = whole(libc::F_WRLCK);
     // SAFETY: F_OFD_GETLK reads and writes one `struct flock` through the pointer, which lives as long as the call.

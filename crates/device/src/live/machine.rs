@@ -53,7 +53,6 @@ struct Entry {
 
 #[derive(Default)]
 enum Tables {
-    /// None, or unreadable.
     #[default]
     None,
     Kernel(File),
@@ -202,7 +201,6 @@ impl Machine {
                 return Some(name.clone());
             }
         }
-        // udev's links. A captured tree has none.
         let metadata = self.sysroot.is_none().then(|| fs::metadata(path).ok()).flatten()?;
         metadata.file_type().is_block_device().then(|| self.numbers.get(&number_of(&metadata)).cloned())?
     }
@@ -453,7 +451,7 @@ fn used_from<T: Clone>(uses: &[(T, Option<String>)], name: &str) -> Vec<T> {
     here.take(MAX_USES).map(|(used, _)| used.clone()).collect()
 }
 
-/// LVM's name for a device that only describes another volume (`dm_build_dm_name`).
+/// `dm_build_dm_name`.
 fn is_lvm_metadata(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     ["_tmeta", "_cmeta", "_rmeta_", "_mlog", "_imeta"].iter().any(|suffix| name.ends_with(suffix))

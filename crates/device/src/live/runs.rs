@@ -103,10 +103,8 @@ pub struct Geometry {
 }
 
 struct Cycle {
-    /// Of the array in a cycle, and rows of one member.
     chunks: u64,
     rows: u64,
-    /// Number in the cycle, and row.
     cells: Vec<(u64, u64)>,
 }
 

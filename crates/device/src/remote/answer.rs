@@ -124,7 +124,6 @@ fn whole(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> 
     }
 }
 
-/// If the answer is of `range`, cut at the object's end.
 fn stated_size(answer: &Answer, range: &Range<u64>) -> Result<u64, FetchError> {
     let stated = answer.header("content-range");
     let wrong = || FetchError::WrongRange {

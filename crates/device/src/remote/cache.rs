@@ -78,7 +78,6 @@ impl Cache {
         Ok(())
     }
 
-    /// `first` is missing.
     fn run(&self, first: u64, last: u64) -> Range<u64> {
         let is_missing = |block: &u64| !self.blocks.contains_key(block);
         // Fetching kept blocks again costs less than another request.
@@ -90,7 +89,6 @@ impl Cache {
         first * BLOCK..(end * BLOCK).min(self.size)
     }
 
-    /// Drops what was not used for longest.
     fn make_room(&mut self, count: usize) {
         let over = (self.blocks.len() + count).saturating_sub(MAX_KEPT);
         if over == 0 {

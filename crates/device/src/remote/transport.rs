@@ -111,7 +111,7 @@ impl Answer {
         self.header("content-length").and_then(|value| value.parse().ok())
     }
 
-    /// Up to `most` bytes, and one more if there is one. What is not received ends the connection.
+    /// Reads one byte more than `most` if there is one. What is not received ends the connection.
     pub(crate) fn read(&mut self, most: usize) -> Result<Vec<u8>, FetchError> {
         let most = most.saturating_add(1);
         let mut bytes = Vec::with_capacity(most.min(64 << 10));

@@ -52,7 +52,6 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Reads at most `len` bytes, up to the first NUL.
     pub(super) fn read(host: &Host, at: u64, len: u64) -> Result<Self, ImageError> {
         let mut text = host.vec(at, len)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

@@ -30,7 +30,6 @@ struct Limits {
 }
 
 impl Limits {
-    /// `chunk` is what md sets for a striped array.
     fn empty(chunk: u64) -> Self {
         let io_min = chunk.max(SECTOR);
         let (logical, physical) = (SECTOR, SECTOR);
@@ -47,7 +46,6 @@ impl Limits {
         (granularity + self.alignment_offset - start % granularity) % granularity
     }
 
-    /// The data begins at byte `start` of the member.
     fn stack_on(&mut self, below: &Self, start: u64) {
         self.is_misaligned |= below.is_misaligned;
         let alignment = below.offset_at(start);

@@ -218,7 +218,6 @@ impl Machine {
         }
     }
 
-    /// False if it was listed.
     fn add_node(&self, name: &str, below: &mut Vec<(FileId, PathBuf)>) -> bool {
         self.id_of(name).is_some_and(|(id, node)| add(below, id, Path::new(&node)))
     }
@@ -228,7 +227,6 @@ impl Machine {
         self.devices.iter().filter(is_on).map(|(name, _)| name.as_str())
     }
 
-    /// `depth` is that of the device itself.
     fn lower(&self, name: &str, depth: usize) -> Vec<Lower<'_>> {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return Vec::new() };
         let disk = entry.disk.iter().map(|disk| Lower::Device(Link::Disk, disk.clone()));
