@@ -1,7 +1,7 @@
 //! What contents need of the logical sectors of what they are on.
 //!
-//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Where a layer does not fit,
-//! nothing is said of what is on it.
+//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Nothing is reported on top of a
+//! layer that does not fit.
 //!
 //! Linux reads and writes nothing smaller than a logical sector:
 //!
@@ -49,17 +49,16 @@ use crate::shell::operand;
 use crate::way::{self, Step};
 use crate::{fix, reformat};
 
-/// Who does not use contents that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Linux,
-    /// Windows, which wants the drive's sectors in FAT, exFAT and NTFS.
+    /// It wants the drive's sectors in FAT, exFAT and NTFS.
     Windows,
-    /// cryptsetup, as the device does not consist of whole encryption sectors.
+    /// cryptsetup: the device does not consist of whole encryption sectors.
     Length,
-    /// Linux, as the cache that it is to be used with has larger blocks.
+    /// Linux: the cache to be used has larger blocks.
     Cache,
-    /// Databases, which write with `O_DIRECT`.
+    /// Databases write with `O_DIRECT`.
     Page,
 }
 
@@ -67,7 +66,7 @@ pub(crate) enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     refusal: Refusal,
-    /// What does not fit, and who refuses it, as the end of a sentence.
+    /// The end of a sentence.
     why: String,
 }
 
@@ -82,9 +81,7 @@ impl std::fmt::Display for Misfit {
 pub struct Unfit<'a> {
     pub layer: &'a Layer,
     pub misfit: Misfit,
-    /// The steps from the partition or the disk to the layer, which is the last one.
     path: Vec<Step>,
-    /// The layer below whose sectors are larger than the drive's.
     larger: Option<String>,
 }
 
@@ -104,7 +101,7 @@ pub fn sectors_above(layer: &Layer, sectors: BlockSize) -> BlockSize {
         Facts::Table(_) | Facts::Opaque => None,
     };
     let own = own.and_then(|size| BlockSize::new(size.get()).ok());
-    // The kernel, or another target, knows the other disks of an array or a group.
+    // The kernel, or another target, knows the other disks.
     layer.logical.unwrap_or(own.map_or(sectors, |own| own.max(sectors)))
 }
 
@@ -225,7 +222,6 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
     Some(Misfit { refusal: Refusal::Windows, why })
 }
 
-/// Why databases with such pages cannot use a file system, if they cannot: they write around the page cache.
 fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Misfit> {
     let is_one =
         matches!(layer.facts, Facts::FileSystem(_)) && !layer.kind.is_swap() && !layer.kind.is_only_read();
@@ -238,7 +234,7 @@ fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Mi
     Some(Misfit { refusal: Refusal::Page, why })
 }
 
-/// What is smaller than a sector; a size of zero is not known.
+/// A size of zero is not known.
 fn small(what: &str, size: ByteCount, sectors: BlockSize) -> Option<String> {
     (size != ByteCount::ZERO && size < sectors.bytes())
         .then(|| format!("its {}-byte {what} are smaller than the {sectors}-byte logical sector", size.get()))
@@ -249,7 +245,7 @@ fn starts(what: &str, at: ByteOffset, sectors: BlockSize) -> Option<String> {
         .then(|| format!("{what} is at byte {at}, inside a {sectors}-byte logical sector"))
 }
 
-/// Adds a finding for each layer that does not fit, and removes those with the same cause.
+/// Also removes findings with the same cause.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let disk = context.stack.layer.iter().map(|layer| (Subject::Disk, layer, None));
     let partitions = context.stack.partitions.iter().filter_map(|partition| {
@@ -273,7 +269,7 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
         Facts::Table(table) => table.block > sectors,
         _ => false,
     };
-    // An image without a declared sector size may be that of a drive with such sectors.
+    // An undeclared image may be that of a drive with such sectors.
     if is_for_larger && *context.topology.logical.source() == Source::Assumed {
         return;
     }
@@ -310,7 +306,6 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
             |other: &&mut Finding| other.subject == subject && other.rule.code == Code::END_STRADDLES;
         findings.iter_mut().filter(is_end).for_each(|end| end.follows = vec![Cause::of(&finding)]);
     }
-    // Where the table is right, so is what it leads to.
     let is_other = |problem: &Problem| matches!(problem, Problem::OtherBlockSize { .. });
     if context.stack.problems.iter().any(is_other) && self::unfit(root, context.stack.block).is_empty() {
         finding.follows = vec![Cause { code: Code::OTHER_SECTOR_SIZE, subject: Subject::Disk, target: None }];
@@ -320,7 +315,6 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
 
 const FITS_ALL: BlockSize = BlockSize::B512;
 
-/// The fix that keeps the data, and the one that recreates the file system.
 fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let sectors = context.topology.logical.value();
     match unfit.misfit.refusal {
@@ -374,7 +368,6 @@ fn smaller_sectors(context: &Context<'_>, unfit: &Unfit<'_>) -> (Fix, Option<Fix
     (by_loop(context, unfit, &options, unfit.layer.below.len(), summary), again(context, unfit))
 }
 
-/// The fix that recreates a file system for the sectors of what it is on.
 fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
     let kind = unfit.layer.kind.file_system()?;
     let Facts::FileSystem(fs) = &unfit.layer.facts else { return None };
@@ -385,7 +378,7 @@ fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
     reformat::for_sectors(kind, fs, unfit.layer.below.len(), context.topology.logical.value())
 }
 
-/// The fixes for a container on a device that ends inside one of its sectors: it uses none of the rest.
+/// The container uses none of the rest of the last sector.
 fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("make it longer"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
@@ -406,7 +399,7 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     }
 }
 
-/// The fix by a loop device with these options over the first `len` bytes of what a layer is on.
+/// Over the first `len` bytes of what a layer is on.
 fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCount, summary: String) -> Fix {
     let is_first = unfit.path.iter().filter(|step| !step.is_partition()).count() == 1;
     let known = unfit.layer.drive.filter(|_| is_first && !context.target.contains(is_hidden));
@@ -414,7 +407,6 @@ fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCou
     let (place, device, replace) = match known {
         Some(ByteOffset::ZERO) if len == context.size => (String::new(), operand(context.target), ""),
         Some(start) => (format!("--offset {start} {limit}"), operand(context.target), ""),
-        // The device of a layer that this program does not name.
         None => {
             let limit = if unfit.layer.below.len() == len { String::new() } else { limit };
             (limit, "DEVICE".to_owned(), "; replace DEVICE with the device that holds it")

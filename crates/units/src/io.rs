@@ -1,7 +1,7 @@
 //! The vocabulary for modelled and real drives: requests, their completions, and counters.
 //!
-//! Invariants: no I/O, and no clock is read: a [`Time`] is on whatever clock its owner uses. [`SplitMix64`]
-//! is the one generator of workloads, models and tests.
+//! Invariants: no I/O; a [`Time`] is on whatever clock its owner uses. [`SplitMix64`] is the one generator of
+//! workloads, models and tests.
 
 mod counters;
 mod latency;

@@ -35,7 +35,6 @@ pub fn blank_drive(
     })
 }
 
-/// Returns the drive's true topology, with its claims beside it.
 fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
     const WHY: &str = "what the drive really has, whatever it reports";
     let (claims, sectors) = (&profile.claims, &profile.sectors);
