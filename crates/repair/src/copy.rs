@@ -175,7 +175,6 @@ pub fn new_size(
 ) -> Result<ByteCount, CopyError> {
     let (items, format) = items(source)?;
     let mut size = source.size();
-    // A larger disk can have a larger grain, which needs more.
     for _ in 0..SIZES {
         match places(&items, topology, size, (format, entries(source)), wanted) {
             Ok(_) => return Ok(size),
@@ -195,7 +194,7 @@ fn entries(source: &Situation<'_>) -> u32 {
     if (1..=MOST_ENTRIES).contains(&entries) { entries } else { GPT_ENTRIES }
 }
 
-/// The starts of `items` on a disk of this size; else how many bytes are needed.
+/// Else how many bytes are needed.
 fn places(
     items: &[Item],
     topology: &Topology,
@@ -253,7 +252,6 @@ impl Item {
 #[derive(Clone, Copy)]
 struct Ground {
     grain: Boundary,
-    /// The boundary above advice.
     drive: Boundary,
     block: BlockSize,
 }
@@ -331,7 +329,6 @@ fn references_of(
     found.into_iter().filter(|one| !is_nothing(one)).collect()
 }
 
-/// The table of the new disk, as if the disk were blank.
 fn table(target: &Situation<'_>, request: &Request) -> Result<Plan, CopyError> {
     let blank = straddle_device::MemoryMedium::sparse(Vec::new(), target.size());
     let stack = straddle_layout::read_stack(&blank, Some(target.block()), None)?;

@@ -104,7 +104,7 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
 struct Steps<'a> {
     medium: &'a dyn Medium,
     block: u64,
-    /// The size in bytes of the units in which steps are written.
+    /// Steps are written in units of this many bytes.
     unit: u64,
     steps: Vec<Step>,
 }
@@ -126,7 +126,7 @@ impl<'a> Steps<'a> {
         Ok(steps)
     }
 
-    /// Clears what the plan wipes: nothing needs the previous contents by then.
+    /// Nothing needs the previous contents of what the plan wipes by then.
     fn wiped(mut self, plan: &Plan) -> Result<Vec<Step>, PlanError> {
         for wipe in &plan.wipe {
             self.write(wipe.start().get(), &vec![0; wipe.len().in_memory()], "erased contents")?;

@@ -115,7 +115,6 @@ pub(crate) fn gpt_array(header: &[u8], block: BlockSize) -> Option<Span> {
     Span::new(start, ByteCount::new(len)).filter(|_| len <= gpt::MAX_ARRAY_BYTES)
 }
 
-/// The present table's structures, and the places that a GPT would have.
 pub(crate) fn structures(
     medium: &dyn Medium,
     stack: &Stack,

@@ -60,7 +60,6 @@ impl Lost {
         if self.label.is_empty() { content.to_owned() } else { format!("{content} \"{}\"", self.label) }
     }
 
-    /// Whether a new partition of `table` begins with it and has all of it.
     pub(crate) fn is_led_to(&self, table: &Table, block: BlockSize) -> bool {
         table.new_spans(block).any(|span| span.start() == self.at.start() && span.contains(self.at))
     }
@@ -146,7 +145,6 @@ pub(crate) fn find(
         found.extend(unlisted);
     }
     if wipe {
-        // The wipe takes unrecognised bytes where new partitions begin.
         let mut wiped = Vec::new();
         for span in table.new_spans(block).filter(|span| !found.iter().any(|lost| lost.at.overlaps(*span))) {
             let head = Span::new(span.start(), span.len().min(WIPED)).unwrap_or(span);
@@ -157,7 +155,6 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Contents that no partition of `stack` lists, where new partitions are, or where partitions grow to.
 pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Table, BlockSize)) -> Vec<Lost> {
     let claimed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let gaps = Span::first(medium.len()).gaps(claimed.map(|partition| partition.span));
@@ -219,7 +216,7 @@ fn likely(from: ByteOffset, count: u64, block: BlockSize) -> impl Iterator<Item 
     [at, at.saturating_add(track)].into_iter().chain(kinds.into_iter().flat_map(on))
 }
 
-/// The contents in `gap` that reach into `span`, in order. They may hold zeros there.
+/// Contents may hold zeros in `span`.
 pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockSize) -> Vec<(Span, Layer)> {
     let mut starts: BTreeSet<u64> =
         likely(gap.start(), EVENS, block).chain(likely(span.start(), EVENS, block)).collect();
@@ -228,7 +225,6 @@ pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockS
     while let Some(start) = starts.pop_first().filter(|start| *start < span.end().get()) {
         let at = ByteOffset::new(start);
         let Some(rest) = Span::between(at, gap.end()) else { break };
-        // What is within other contents is theirs.
         let Some((contents, layer)) = (at >= taken).then(|| beginning(medium, rest, block)).flatten() else {
             continue;
         };

@@ -84,7 +84,6 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     if !matches!(unfinished.journal, MoveJournal::Unusable(_)) {
         return Some(unfinished);
     }
-    // The move may have ended meanwhile.
     medium.forget();
     look()
 }
@@ -107,7 +106,6 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     let not_converted = has(&[Damage::Sectors]).then(|| crate::make(&situation, &convert).err()).flatten();
     let not_converted = not_converted.map(|error| error.to_string());
     let moves = Moves { in_the_way, not_converted, ..moves };
-    // A damaged table is repaired first.
     let is_listed = (1..=MAX_PARTITIONS).contains(&stack.partitions.len());
     if target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
         return moves;
@@ -115,7 +113,6 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     let options = options(examiner, target);
     let (in_use, is_remote) = (is_in_partitions(target, examiner), target.address.is_some());
     let planned = realign::planned(&situation, &options, (in_use, is_remote));
-    // Only the bytes of a raw image are written to.
     let is_raw = target.container.is_none() && target.through.is_none();
     let why = match planned {
         Ok(planned) if is_raw => return Moves { planned: Some(planned), ..moves },

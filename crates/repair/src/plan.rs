@@ -44,7 +44,7 @@ pub(crate) use moved::{Base, Records, Shifted};
 pub use table::{Change, Entry, Format, Slot, Table};
 pub(crate) use table::{MOST_ENTRIES, array_sectors, last_of, span_of};
 
-/// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
+/// The minimum of the UEFI specification, which every tool uses.
 pub(crate) const GPT_ENTRIES: u32 = 128;
 /// The old track of 63 sectors, for boot loaders.
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
@@ -154,7 +154,6 @@ impl Plan {
         use PlanError::{CannotConvert, Occupied, OverPartition};
         match encode(&self, medium, stack) {
             Err(error @ (Occupied { .. } | OverPartition { .. } | CannotConvert(_))) => Err(error),
-            // Other reasons are given where it would be written.
             _ => Ok(self),
         }
     }
@@ -345,7 +344,6 @@ impl<'a> Draft<'a> {
         PlanError::DiskTooSmall(self.situation.size())
     }
 
-    /// The last usable sector of a GPT whose backup is at the end of the disk.
     fn last_of_gpt(&self, array_blocks: u64) -> Result<u64, PlanError> {
         self.situation.blocks().checked_sub(array_blocks + 2).ok_or_else(|| self.too_small())
     }
@@ -462,7 +460,6 @@ impl<'a> Draft<'a> {
         let fresh = self.request.table.is_some();
         let fills = matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_));
         if fresh && (fills || is_shared) {
-            // From the end of the table to the first partition. An MBR is one sector.
             let end = if table.format == Format::Mbr { Lba::new(1) } else { table.first_usable };
             let from = end.byte(block);
             let first = table.spans(block).map(Span::start).min().unwrap_or(from);

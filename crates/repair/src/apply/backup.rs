@@ -27,7 +27,7 @@ use crate::target::{Disk, Identity, Target};
 const VERSION: u32 = 5;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
-/// Watched bytes at the beginning and at the end of a new partition.
+/// At the beginning and at the end of a new partition.
 pub(super) const WATCHED: (ByteCount, ByteCount) = (ByteCount::new(1 << 20), ByteCount::new(64 << 10));
 /// Upper bound of a backup's size: tables, plus a wipe of 68 KiB for each of 1024 partitions, at two
 /// hexadecimal digits per byte, old and new.
@@ -280,7 +280,6 @@ impl Backup {
         file.reverted = true;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".reverted");
-        // Left by an undo that was killed.
         let _ = std::fs::remove_file(&beside);
         file.write_to(beside.as_ref()).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
     }

@@ -35,7 +35,6 @@ pub struct BackedUp<'a> {
 }
 
 impl<'a> BackedUp<'a> {
-    /// Stores in a new file at `path` what `steps`, which restore the table of a move, overwrite.
     pub(crate) fn of_restored(
         disk: &'a mut dyn Disk,
         steps: Vec<Step>,

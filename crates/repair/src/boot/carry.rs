@@ -23,7 +23,6 @@ use crate::{Depth, Present, Target};
 
 /// How often the kernel is asked to reread the table, and the pauses between.
 const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
-/// How long the reason for a reboot is shown.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Receives what a move at boot has to say.
@@ -156,7 +155,6 @@ fn ended(
     match outcome {
         Ok(Outcome::Complete(bad)) => Ok(complete(bad.len())),
         Ok(Outcome::Paused) => Ok(Ended::Paused),
-        // The table is written, and the kernel is asked again later.
         Err(MoveError::Apply(ApplyError::Kernel(_))) => Ok(complete(0)),
         Err(error) => {
             let is_done = matches!(realign.is_done(target), Ok(true));

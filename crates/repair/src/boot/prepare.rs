@@ -33,7 +33,6 @@ impl System {
         self.install(&stable_name(disk), realign, program)
     }
 
-    /// Installs everything, or nothing if the initramfs can be made without it.
     pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
         self.check_disk(disk)?;
         let generator = GENERATORS.iter().find(|one| one.path(self).is_some());
@@ -209,7 +208,6 @@ fn leaves(number: &str, found: &mut BTreeSet<String>) -> Option<()> {
 
 const OURS: &str = "# Installed by 'straddle realign --at-boot'; '--at-boot=cancel' removes it.";
 
-/// A program that makes the initramfs, and what is installed for it.
 pub(crate) struct Generator {
     program: &'static str,
     arguments: &'static [&'static str],

@@ -21,15 +21,15 @@ use crate::plan::{Format, Plan, Situation, WIPED, array_sectors};
 use crate::realign::unallocated::ends;
 use crate::relocate::{Disk as _, FileAccess, Progress};
 
-/// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
+/// Boot loaders of single-board computers end at 16 MiB.
 pub(super) const MAX_LOADER: ByteOffset = ByteOffset::new(32 * MIB);
 
-/// How far from both ends of unallocated space data are looked for that are not copied.
+/// At both ends of unallocated space data are looked for that are not copied.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
 pub(super) struct Gap {
     pub(super) copied: Vec<Span>,
-    /// The first byte of each piece of data that is not copied.
+    /// Of each piece of data that is not copied, the first byte.
     left: Vec<ByteOffset>,
     unlisted: Vec<ByteOffset>,
 }

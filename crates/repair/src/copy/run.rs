@@ -87,7 +87,6 @@ impl Copy {
             }
         }
         let places = self.written(target)?;
-        // A disk with the marker of this plan holds this copy, which is made again.
         if !has_begun
             && self.check_empty(target, places.clone(), &|span| target.holes(span), watch)?.is_break()
         {
@@ -288,7 +287,6 @@ fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
 }
 
 pub(super) const WINDOW: ByteCount = ByteCount::new(4 * MIB);
-/// The unit of holes.
 const HOLE: usize = 4096;
 
 /// What a sector of the source that cannot be read does.
@@ -311,7 +309,6 @@ struct Work<'w, 'd> {
     watch: CopyWatch<'w>,
 }
 
-/// Places on the source and on the new disk.
 fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
     extent.from.pieces(WINDOW).filter_map(move |part| {
         let offset = part.start().checked_since(extent.from.start())?;
@@ -390,7 +387,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Writes a window. In a file zeros become holes.
+    /// In a file zeros become holes.
     fn write(&mut self, to: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
         let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
         let mut at = 0;

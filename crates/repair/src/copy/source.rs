@@ -22,7 +22,6 @@ pub struct Source<'a> {
     bytes: Bytes<'a>,
     serial: Option<String>,
     is_raw: bool,
-    /// The file or device, and others that an image may open, locked.
     files: Vec<Held>,
     /// What is behind loop devices among them, which use it: not locked.
     behind: Vec<Held>,

@@ -86,7 +86,7 @@ impl CurrentGpt {
         u64::from(le32(&self.header, header::ENTRY_SIZE))
     }
 
-    /// The addresses in it are not converted yet.
+    /// The addresses are not converted yet.
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
         let len = ByteCount::new(block).in_memory();
         if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {

@@ -168,7 +168,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     Ok(())
 }
 
-/// Sector and bytes of each record, in the order of their links.
+/// In the order of the links.
 type Chain = Vec<(Lba, Vec<u8>)>;
 
 fn record_at(chain: &Chain, at: Lba) -> Option<&Vec<u8>> {
@@ -248,7 +248,6 @@ fn changed_chain(old: &Chain, plan: &Plan, steps: &Steps<'_>) -> Result<Chain, P
     let Some(extended) = plan.table.extended() else { return Ok(chain) };
     let order = plan.table.logical();
     let wanted: BTreeMap<Lba, &Entry> = order.iter().copied().collect();
-    // The first record is always at the container's start, in use or not.
     let mut places = vec![extended.start];
     let kept = old.iter().map(|(at, _)| *at).filter(|at| wanted.contains_key(at));
     let added = order.iter().map(|(at, _)| *at).filter(|at| record_at(old, *at).is_none());

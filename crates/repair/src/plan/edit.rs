@@ -299,7 +299,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Also the sector of its record if it is logical.
     fn in_gap(
         &self,
         table: &Table,

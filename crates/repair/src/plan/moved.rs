@@ -19,9 +19,8 @@ pub(crate) struct Shifted {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
-    /// The sector of each one's record, by number of the partition.
+    /// By number of the partition.
     pub(crate) at: Vec<(u32, Lba)>,
-    /// The number and the place of their container.
     pub(crate) extended: (u32, Lba, LbaCount),
 }
 

@@ -90,7 +90,6 @@ impl Draft<'_> {
             free_from = part_end;
             table.partitions.push(self.entry(part, number, slot, span, format, why)?);
         }
-        // Space after the last logical partition belongs to the container and stays free.
         self.close_extended(&mut table, &mut extended, end)?;
         table.partitions.sort_by_key(|entry| entry.number);
         Ok(table)
@@ -157,7 +156,6 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The byte of a requested start, if it is allowed.
     pub(super) fn checked_start(&self, place: Place, number: u32) -> Result<ByteOffset, PlanError> {
         let block = self.block();
         let outside = |at: u64| PlanError::Outside { number, at, first: 0, end: self.situation.size().get() };
@@ -208,7 +206,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The last end up to `limit` on the grain, or on the boundary of ends if the grain would leave nothing.
+    /// On the grain, or on the boundary of ends if the grain would leave nothing.
     pub(super) fn full_end(&self, start: ByteOffset, limit: ByteOffset) -> ByteOffset {
         let on_grain = self.grain.start.floor(limit).filter(|end| *end > start);
         on_grain.or_else(|| self.grain.end.floor(limit)).unwrap_or(start)

@@ -148,7 +148,6 @@ impl Entry {
         self.start.saturating_add(self.sectors)
     }
 
-    /// Its first sector if it is empty.
     pub(crate) fn last(&self) -> Lba {
         last_of(self.start, self.sectors)
     }
@@ -174,7 +173,6 @@ pub(crate) fn span_of(entry: &Entry, block: BlockSize) -> Option<Span> {
     Span::of_blocks(entry.start, entry.sectors, block)
 }
 
-/// `start` if `sectors` is zero.
 pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
     start.saturating_add(LbaCount::new(sectors.get().saturating_sub(1)))
 }
@@ -217,7 +215,6 @@ impl Table {
         self.partitions.iter().filter(is_new).filter_map(move |entry| span_of(entry, block))
     }
 
-    /// With their extended boot records, by number.
     pub(crate) fn logical(&self) -> Vec<(Lba, &Entry)> {
         self.partitions.iter().filter_map(|entry| Some((entry.ebr()?, entry))).collect()
     }
@@ -359,7 +356,6 @@ impl Entry {
         if kinds::parsed(&self.kind, table.format).is_none() {
             return Err(PlanError::UnknownType { text: self.kind.clone(), format: table.format });
         }
-        // A kept entry keeps its bits, whatever they are.
         if self.change == Change::Kept {
             return Ok(());
         }

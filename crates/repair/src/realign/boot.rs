@@ -73,7 +73,7 @@ pub(super) const HIDDEN: usize = 28;
 pub(crate) struct Loaders {
     grubs: Vec<Seen>,
     has_lilo: bool,
-    /// The start of a partition, and its hidden sectors.
+    /// With the hidden sectors of the partition.
     syslinux: Vec<(ByteOffset, u64)>,
     empty: Vec<ByteOffset>,
     /// Not zeros in the disk's first sector.
@@ -84,7 +84,7 @@ pub(crate) struct Loaders {
 struct Seen {
     at: ByteOffset,
     core: u64,
-    /// First sector and number of sectors of each; `None` if not understood.
+    /// First sector and number of sectors.
     pieces: Option<Vec<(u64, u16)>>,
 }
 
@@ -188,7 +188,6 @@ pub(crate) fn is_empty(medium: &dyn Medium, span: Span) -> bool {
     medium.read_at(span.start(), &mut first).is_ok() && first.iter().all(|byte| *byte == 0)
 }
 
-/// `None` if the disk ends before.
 fn sector(medium: &dyn Medium, at: ByteOffset) -> Result<Option<Vec<u8>>, ReadError> {
     let span = Span::new(at, ByteCount::new(SECTOR));
     let span = span.filter(|span| Span::first(medium.len()).contains(*span));
@@ -260,9 +259,9 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     BootSector,
-    /// The boot region, with sectors of this size in bytes.
+    /// With sectors of this size in bytes.
     Exfat(usize),
-    /// The first sector of the core image, which lists this number of pieces.
+    /// A list of this number of pieces.
     GrubCore(usize),
     GrubImage,
 }
@@ -274,7 +273,6 @@ struct Number {
     new: u64,
 }
 
-/// Everything in a partition that changes because of `reference`; `None` if that cannot be recorded.
 pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
     let sector = ByteCount::new(SECTOR);
     match reference {
@@ -296,7 +294,6 @@ pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
             let numbers = vec![Number { at: HIDDEN, len: 4, old: *recorded, new: (*correct)? }];
             Some(vec![Site { offset: ByteCount::ZERO, len: sector, form: Form::BootSector, numbers }])
         }
-        // A boot image in the first sector of the disk is part of the table.
         Reference::Grub { in_partition, core, recorded, correct, pieces } => {
             let listed = pieces.iter().enumerate().map(|(index, old)| {
                 let new =
@@ -331,7 +328,7 @@ pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> 
     Ok(())
 }
 
-/// Data must be in their new places. Writes are durable and read back.
+/// Data must be in their new places.
 pub(crate) fn record(
     disk: &mut dyn Disk,
     plan: &Plan,

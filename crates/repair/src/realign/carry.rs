@@ -57,13 +57,12 @@ pub struct Run<'a> {
     pub(super) journal: JournalPlace,
     pub(super) place: Span,
     pub(super) payload: Payload,
-    /// Whether it was begun here, and not found.
     pub(super) is_new: bool,
     /// Without a table or contents that fill the disk, the journal alone says that there is a move.
     pub(super) has_no_table: bool,
-    /// Whether the user asks to go on although something has written to the data.
+    /// The user goes on although something has written to the data.
     pub(super) insists: bool,
-    /// Whether only this move can have written to the journal's space and to the new places.
+    /// Only this move can have written to the journal's space and to the new places.
     pub(super) owns_space: bool,
     pub(super) skips_bad: bool,
 }
@@ -344,7 +343,6 @@ impl<'a> Run<'a> {
         if is_forward { Bad { to: bad.from.start(), ..bad } } else { bad }
     }
 
-    /// `None` if it was stopped.
     fn resume(&mut self, watch: Watch<'_>) -> Result<Option<Vec<Bad>>, MoveError> {
         let skips_bad = self.skips_bad;
         self.with_disks(|disks, place| {
@@ -368,7 +366,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All data must be in their new places.
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
         record(self.disk, &self.payload.realign.plan, &self.payload.realign.references, which)
     }

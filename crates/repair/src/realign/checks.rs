@@ -89,7 +89,6 @@ impl Run<'_> {
         Ok(found.map_or(possible.len() > 1, |table| possible.contains(&table)))
     }
 
-    /// What `steps` write counts as written.
     fn check_data(&mut self, state: &State, goes_back: bool, steps: &[Step]) -> Result<(), MoveError> {
         let table = self.payload.table(&After { medium: &*self.disk, steps })?;
         let is_over = match state {
@@ -153,7 +152,6 @@ const SPREAD: u64 = 64;
 /// How far a witness is searched for. Btrfs begins 64 KiB after its start.
 const REACH: u64 = 128 << 10;
 const LAST: u64 = 4 << 20;
-/// Written as a whole or not at all.
 const SECTOR: usize = 512;
 const KEPT: usize = 8;
 /// As JSON.

@@ -39,7 +39,6 @@ impl Chosen {
 #[derive(Default)]
 struct Sorted {
     moves: Vec<Chosen>,
-    /// On a boundary, with layers to be aligned in their own way.
     inside: Vec<Chosen>,
     /// Off a boundary, with the reason to stay.
     stays: Vec<(u32, String)>,
@@ -153,7 +152,6 @@ pub(super) fn chosen(
     Ok(found)
 }
 
-/// Also notes why the others stay.
 fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
     let Sorted { moves, inside, stays } = sorted(base, wanted, grain);
     for one in inside {
@@ -201,7 +199,6 @@ pub(crate) fn anchor_offset(partition: &Partition, grain: Boundary, block: Block
     anchor(partition, grain, block).filter(|anchor| anchor.way.is_none()).map(|anchor| anchor.offset)
 }
 
-/// The offset of the data, and their name.
 fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
     match &layer.facts {
         Facts::Luks(luks) => Some((ByteCount::new(luks.payload?.get()), "encrypted payload")),
@@ -230,7 +227,6 @@ fn is_through(layer: &Layer) -> bool {
     }
 }
 
-/// `None` if it cannot.
 fn way(layer: &Layer) -> Option<String> {
     match &layer.facts {
         Facts::Pv(_) => Some(

@@ -23,7 +23,7 @@ use crate::plan::{Entry, Situation};
 use crate::relocate::{Disks, Job, RelocateError, State, inspect, named_within, search};
 use crate::target::{Disk, Target};
 
-/// Where the marker is, or, if there is no table or `is_whole`, anywhere.
+/// Anywhere if there is no table or `is_whole`, else where the marker is.
 fn journal_of(disk: &dyn Disk, stack: &Stack, is_whole: bool) -> Result<Span, MoveError> {
     if let Some(marker) = straddle_layout::marker(disk, stack)? {
         return Ok(marker.span);
@@ -46,7 +46,7 @@ fn journal_of(disk: &dyn Disk, stack: &Stack, is_whole: bool) -> Result<Span, Mo
     }
 }
 
-/// A place counted in 512-byte sectors, in 4096-byte ones, if the disk has it.
+/// Reinterprets a place counted in 512-byte sectors; `None` if the disk does not have it.
 pub(super) fn in_large_sectors(medium: &dyn Medium, place: Span) -> Option<Span> {
     let start = place.start().get().checked_mul(8)?;
     let place = Span::new(ByteOffset::new(start), place.len().checked_mul(8)?)?;
@@ -119,7 +119,6 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Sectors at the end of the disk.
 pub(super) const GPT_BACKUP: u64 = 33;
 const LARGEST_BLOCK: u64 = 16 << 10;
 
@@ -160,7 +159,6 @@ fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
     }
 }
 
-/// The places that journals ending at a byte name as their own, complete or not.
 fn at_end(medium: &dyn Medium, end: ByteOffset) -> Vec<Span> {
     let start = ByteOffset::new(end.get().saturating_sub(LARGEST_BLOCK));
     let bytes = Span::between(start, end);
@@ -224,7 +222,6 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     if crate::copy::is_unfinished(medium)? {
         return found(MoveJournal::Copy);
     }
-    // An MBR does not say in which sectors it counts.
     let elsewhere = || journal_at(medium, in_large_sectors(medium, marker.span)?).ok().flatten();
     found(match journal_at(medium, marker.span).map(|found| found.or_else(elsewhere)) {
         Ok(None) => MoveJournal::InFile,
@@ -233,7 +230,6 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     })
 }
 
-/// The job and the state of the journal at `place`; `None` if there is none.
 pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
     inspect(Disks::one(&mut Reading(medium)), place)
 }
@@ -282,7 +278,6 @@ pub fn planned(
     let wanted = Wanted { wipe: is_remote, ..Wanted::default() };
     let realign = match make_looking(situation, &wanted, Look::Ends) {
         Ok(realign) => realign,
-        // A swap area is made again.
         Err(RealignError::Unclaimed { number }) if is_swap(number) => return Err(Unplanned::Other),
         Err(
             error @ (RealignError::Immovable { .. }

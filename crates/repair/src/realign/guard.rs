@@ -30,7 +30,7 @@ pub(super) struct Guard {
     pub(super) at: u64,
     #[serde(with = "hexadecimal")]
     pub(super) was: Vec<u8>,
-    /// Bytes of it that may be anything: from, and to.
+    /// From, and to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) free: Vec<(usize, usize)>,
 }

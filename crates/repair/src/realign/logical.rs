@@ -10,7 +10,7 @@ use super::RealignError;
 use super::places::Ground;
 use crate::plan::{Entry, Plan, Records, Slot, span_of};
 
-/// Partitions that stay if logical ones move: with records, without the container.
+/// With records, without the container.
 pub(super) fn fixed(kept: &[&Entry], all: &[Entry], block: BlockSize) -> Vec<Span> {
     let mut spans = Vec::new();
     for entry in kept {
@@ -47,7 +47,6 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// `None` if no logical partition moves.
     pub(super) fn of(entries: &[Entry], places: &[(u32, Span)], ground: Ground) -> Option<Self> {
         let block = ground.block;
         let container = entries.iter().find(|entry| entry.slot == Slot::Extended)?.clone();
@@ -109,7 +108,6 @@ impl Chain {
         at.sort_unstable();
         let start = match (kept_start, at.first()) {
             (Some(_), _) => self.container.start,
-            // The first record is where the container starts.
             (None, Some((number, first))) => {
                 let is_lowest = at.iter().all(|(_, ebr)| ebr >= first)
                     && self.logical().all(|one| Lba::containing(one.span.start(), block) > *first);
@@ -156,7 +154,7 @@ pub(super) fn moving(plan: &Plan) -> impl Iterator<Item = &Entry> {
     plan.table.partitions.iter().filter(|entry| moves(entry))
 }
 
-/// Room for the record of a logical partition.
+/// Room for its record.
 pub(super) fn lead(entry: &Entry, block: BlockSize) -> ByteCount {
     if entry.is_logical() { block.bytes() } else { ByteCount::ZERO }
 }

@@ -97,10 +97,9 @@ pub(super) struct Payload {
     pub(super) realign: Realign,
     places: Vec<Place>,
     records: Vec<Record>,
-    /// Of the table, and of boot sectors in their new places.
     guards: Vec<Guard>,
     boot_guards: Vec<Guard>,
-    /// Of the new chain of extended boot records, then of the old one.
+    /// Of the new chain, then of the old one.
     new_guards: Vec<Guard>,
     old_guards: Vec<Guard>,
     rest: Vec<Guard>,
@@ -227,12 +226,11 @@ impl Payload {
         flush(disk)
     }
 
-    /// Of boot sectors and new extended boot records, durably, after all moves.
     pub(super) fn mend_new(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
         self.mend_guards(disk, self.boot_guards.iter().chain(&self.new_guards))
     }
 
-    /// Of old extended boot records, durably, when all data are in their old places.
+    /// All data must be in their old places.
     pub(super) fn mend_old(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
         self.mend_guards(disk, self.old_guards.iter())
     }
@@ -246,7 +244,7 @@ impl Payload {
         self.mend(disk, &torn)
     }
 
-    /// `None` if it is between two. An error if it holds something else.
+    /// `None` between two tables; an error for anything else.
     pub(super) fn table(&self, disk: &dyn Medium) -> Result<Option<Table>, MoveError> {
         let mut possible = Table::ALL.to_vec();
         for place in &self.places {
@@ -282,7 +280,6 @@ impl Payload {
         self.records.iter().filter(move |record| record.of == table)
     }
 
-    /// They may be written before the new table.
     pub(super) fn new_records(&self) -> Vec<Span> {
         self.records_of(Table::New).filter_map(Record::span).collect()
     }

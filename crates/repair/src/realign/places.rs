@@ -22,9 +22,7 @@ pub(super) struct Ground {
 pub(super) struct Item {
     pub(super) number: u32,
     pub(super) at: Span,
-    /// Bytes from its start that must be kept.
     pub(super) need: ByteCount,
-    /// Bytes before its start that belong to it.
     pub(super) lead: ByteCount,
     pub(super) grain: Boundary,
 }
@@ -38,16 +36,14 @@ impl Item {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom {
-    /// The partitions between two that stay, in order.
     pub(super) numbers: Vec<u32>,
-    /// Those that would make room if their contents were smaller, and by how many bytes.
+    /// And by how many bytes their contents would have to be smaller.
     pub(super) shrink: Vec<(u32, ByteCount)>,
     pub(super) missing: ByteCount,
 }
 
 struct Run {
     gap: Span,
-    /// In the order of their places.
     items: Vec<usize>,
 }
 
@@ -126,7 +122,7 @@ fn relieve(
     false
 }
 
-/// For all of it, or else for what it needs.
+/// All of the item, or else what it needs.
 fn nearest(item: &Item, gaps: impl Iterator<Item = Span>, ground: &Ground) -> Option<Span> {
     let gaps: Vec<Span> = gaps.collect();
     let start_in = |gap: &Span, len: ByteCount| -> Option<Span> {
@@ -258,7 +254,6 @@ impl Trip {
     }
 }
 
-/// Fails with [`RealignError::Blocked`].
 pub(super) fn order(trips: &[Trip]) -> Result<Vec<Move>, RealignError> {
     let (mut moves, mut waiting) = (Vec::new(), trips.to_vec());
     let can_arrive = |trip: &Trip, waiting: &[Trip]| {

@@ -102,7 +102,6 @@ impl Realign {
         Ok(())
     }
 
-    /// Those nearest to the moves first, which saves seeks.
     fn places(&self, needed: ByteCount) -> Vec<Span> {
         let spans = || self.moves.iter().flat_map(|one| one.spans());
         let from = spans().map(|span| span.start().get()).min().unwrap_or(u64::MAX);
@@ -143,7 +142,6 @@ impl Realign {
     }
 }
 
-/// Where journals in the middle of free space end.
 pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
     let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(STEP);
     (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)

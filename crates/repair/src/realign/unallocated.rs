@@ -28,7 +28,6 @@ use crate::target::Disk;
 const PIECE: ByteCount = ByteCount::new(MIB);
 /// For a plan, a longer span is read only at its ends, half of this at each.
 const WHOLE: u64 = 64 * MIB;
-/// Between the ends.
 const SAMPLES: u64 = 512;
 const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
 /// Read at each end of the journal's place.
@@ -39,7 +38,6 @@ const NEAR: u64 = 132 * KIB;
 /// If there is more, a later move there needs consent.
 const MOST_CLEARED: ByteCount = ByteCount::new(KIB * MIB);
 
-/// How much is read of what a move writes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// All of it, before the first write.
@@ -49,7 +47,6 @@ pub(crate) enum Look {
 }
 
 impl Realign {
-    /// Outside of the present partitions.
     pub(super) fn check_unallocated(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         if self.wipes {
             return Ok(());
@@ -94,7 +91,7 @@ impl Realign {
         }
     }
 
-    /// Where contents begin that reach into `span` and that no partition has. They may hold zeros there.
+    /// Contents without a partition that reach into `span`, where they may hold zeros.
     fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<ByteOffset> {
         let disk = Span::first(self.plan.disk.size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
@@ -142,7 +139,6 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
 /// The OEM name in an NTFS boot sector, of which ntfsresize leaves a copy.
 const NTFS: (usize, &[u8]) = (3, b"NTFS    ");
 
-/// Data are neither erased nor debris by the caller's account.
 fn first_data(
     medium: &dyn Medium,
     parts: Vec<Span>,
@@ -161,7 +157,6 @@ fn first_data(
     Ok(None)
 }
 
-/// Whether data are in `tail`, which a partition at `old` loses.
 pub(crate) fn has_data(
     medium: &dyn Medium,
     (old, tail): (Span, Span),
@@ -201,7 +196,6 @@ pub(super) struct Debris<'m> {
     medium: &'m dyn Medium,
     block: BlockSize,
     known: Vec<Span>,
-    /// With whether none of it is needed.
     journals: Vec<(Span, bool)>,
 }
 

@@ -28,7 +28,6 @@ impl Bad {
     }
 }
 
-/// By where they were to go, with each byte once.
 pub(crate) fn normal(mut list: Vec<Bad>) -> Vec<Bad> {
     list.sort_unstable_by_key(|bad| (bad.to, bad.from.start(), bad.from.len()));
     let mut joined: Vec<Bad> = Vec::with_capacity(list.len());
@@ -130,7 +129,6 @@ pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Ve
     normal(settled)
 }
 
-/// Where the filler for the sector `from` is, which was written at `at`.
 fn taken_along(disks: &mut Disks<'_>, moves: &[Move], from: ByteOffset, at: ByteOffset) -> ByteOffset {
     let (filler, mut bytes) = (filler(from), [0; 512]);
     moves.iter().fold(at, |at, one| {

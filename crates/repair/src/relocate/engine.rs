@@ -35,10 +35,8 @@ pub(crate) struct Run<'r, 'd> {
     pub(crate) behind: Behind,
 }
 
-/// Windows that were written, and not compared yet.
 #[derive(Default)]
 pub(crate) struct Behind {
-    /// With its cache dropped.
     durable: Option<Written>,
     latest: Option<Written>,
 }
@@ -99,7 +97,6 @@ impl Run<'_, '_> {
         if !Fault::NoFlush.is_planted() {
             self.disks.flush()?;
         }
-        // That made the window before durable, too.
         self.check_durable()?;
         self.behind.durable = self.behind.latest.take();
         self.begin_check(window)?;
@@ -165,7 +162,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// At once, if the next window overwrites it.
+    /// At once, if `next` overwrites it.
     fn begin_check(&mut self, next: Window) -> Result<()> {
         let Some(span) = self.behind.durable.as_ref().map(|written| written.span) else { return Ok(()) };
         let disk = self.disks.get(Device::Data);

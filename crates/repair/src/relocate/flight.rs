@@ -7,10 +7,9 @@ use super::{
     Skip, Window, changed, distance, hash, holds, holes, in_memory, listed, read, write_without,
 };
 
-/// The windows that may have been written in part when the journal was left.
 #[derive(Default)]
 pub(crate) struct Flight {
-    /// The last one first: two at most.
+    /// At most two, the last one first.
     windows: Vec<Flying>,
     /// A record whose bytes were not completely written: its window was not begun.
     unused: Option<(Window, Record)>,
@@ -104,7 +103,6 @@ impl Flight {
         self.windows.iter().map(|one| one.window.written).collect()
     }
 
-    /// What the journal's copies say that the windows write, before and after, and what they read.
     fn copied(&self) -> (Possible, Possible) {
         let (mut written, mut sources) = (Vec::new(), Vec::new());
         for Flying { window, copy, .. } in &self.windows {

@@ -43,7 +43,6 @@ const HASH: usize = 16;
 pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
-/// The format that this version writes and reads.
 const FORMAT: u32 = 3;
 /// Magic, format, length of the body, and two hashes.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
@@ -148,7 +147,6 @@ impl Layout {
         self.after_start(self.block * (1 + MARKS + self.list) + self.body + slot * self.slot)
     }
 
-    /// The record and the copy.
     fn records(self, slot: u64) -> [ByteOffset; 2] {
         [0, 1].map(|copy| ByteOffset::new(self.slot(slot).get() + copy * self.block))
     }
@@ -192,7 +190,6 @@ pub fn journal_len_with(job: &Job, more: usize) -> Result<ByteCount> {
 }
 
 impl Journal {
-    /// There is none before it is complete and durable.
     pub(crate) fn create(disks: &mut Disks<'_>, place: Span, job: Job) -> Result<Self> {
         let device = disks.device_of_journal();
         let size = disks.get(Device::Data).size();
@@ -257,7 +254,6 @@ impl Journal {
         }
     }
 
-    /// The first title, or the last one in a block of this size.
     fn of_title(disks: &mut Disks<'_>, place: Span, title: Title, last: Option<u64>) -> Result<Self> {
         let device = disks.device_of_journal();
         if title.body > LONGEST_BODY || sealed_len(title.body) > place.len().get() {

@@ -188,7 +188,7 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
 }
 
 impl Held<'_> {
-    /// Writes what is in flight again, then the remaining windows; true if that is complete.
+    /// True if that is complete.
     fn run(&mut self, flight: &Flight, sequence: &Sequence, kept: &[Span], watch: Watch<'_>) -> Result<bool> {
         let Self { disks, journal, skip } = self;
         flight.redo(disks, journal, skip, kept)?;
@@ -197,7 +197,7 @@ impl Held<'_> {
     }
 }
 
-/// Undoes what is in flight. Returns the number of windows that are to go back.
+/// Returns the number of windows that are to go back.
 fn turn(disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<u64> {
     let flight = Flight::find(disks, journal, &Sequence::forward(&journal.job))?;
     let done = flight.durable;
@@ -325,7 +325,6 @@ fn titles(disks: &mut Disks<'_>, span: Span) -> Vec<ByteOffset> {
 #[derive(Clone, Debug, Default)]
 pub struct Whereabouts {
     legs: Vec<Leg>,
-    /// A crash may have torn it.
     flying: Vec<Span>,
     bad: Vec<Bad>,
 }
@@ -335,7 +334,6 @@ pub struct Whereabouts {
 struct Leg {
     one: Move,
     moved: Option<Span>,
-    /// Moved, and on its way forward or back.
     begun: Option<Span>,
 }
 

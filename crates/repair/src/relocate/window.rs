@@ -14,7 +14,7 @@ use super::{
 pub(crate) struct Window {
     pub(crate) from: Span,
     pub(crate) to: Span,
-    /// `to`, with the rest of the physical sectors at its ends.
+    /// With the rest of the physical sectors at the ends of `to`.
     pub(crate) written: Span,
     /// The bytes at `from` stay intact while the window may have to be written again: no copy is needed.
     pub(crate) is_direct: bool,
@@ -37,7 +37,6 @@ struct Part {
     from: Span,
     to: Span,
     windows: (u64, u64),
-    /// Those that the destination touches.
     cells: (u64, u64),
 }
 
@@ -68,14 +67,12 @@ impl Sequence {
         Self { direction, size: job.size, blocks: job.blocks, window, offset, parts, count }
     }
 
-    /// One span for each move, and where to.
     pub(crate) fn sources(&self, done: u64) -> Vec<(Span, ByteOffset)> {
         let ends =
             self.ends(done).filter_map(|(one, other)| hull(one.from, other.from).zip(hull(one.to, other.to)));
         ends.map(|(from, to)| (from, to.start())).collect()
     }
 
-    /// One span for each move.
     pub(crate) fn written(&self, done: u64) -> Vec<Span> {
         self.ends(done).filter_map(|(one, other)| hull(one.written, other.written)).collect()
     }
@@ -92,7 +89,6 @@ impl Sequence {
         self.sources(done).iter().map(|(from, _)| from.len().get()).sum()
     }
 
-    /// `index` is below the count.
     pub(crate) fn window(&self, index: u64) -> Window {
         let mut window = self.bare(index);
         let intact = |from: Span, written: Span| !from.overlaps(written);
@@ -166,7 +162,6 @@ impl Window {
         &copy[at..][..in_memory(self.written.len())]
     }
 
-    /// With the rest of its first and last physical sector.
     pub(crate) fn content(&self, copy: &[u8]) -> Vec<u8> {
         let mut content = self.overwritten(copy).to_vec();
         let at = distance(self.written.start(), self.to.start());

@@ -54,7 +54,6 @@ pub(super) fn rest(
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// With the protective MBR.
     Primary,
     Backup,
 }
@@ -92,7 +91,7 @@ impl Payload {
         Ok(steps)
     }
 
-    /// `None` if it is in neither, or the table is not a GPT.
+    /// `None` if the byte is in neither, or the table is not a GPT.
     fn side(&self, at: u64) -> Option<Side> {
         let (plan, block) = (&self.realign.plan, self.realign.plan.block());
         if plan.table.format != Format::Gpt {

@@ -43,7 +43,7 @@ pub(crate) struct Saved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) direction: Direction,
-    /// Of the window, or of all windows at the end.
+    /// The number of all windows at the end.
     pub(crate) number: u64,
     pub(crate) kind: Kind,
 }
@@ -61,7 +61,6 @@ pub(crate) enum Mark {
     Undone,
 }
 
-/// The fields of a sector, in order. There are enough bytes in each.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
@@ -226,7 +225,6 @@ const MAX_LIST: u64 = 4 << 20;
 const LIST_HEAD: usize = 8 + NAME + 8;
 const ENTRY: usize = 3 * 8;
 
-/// One for each window, within limits.
 pub(super) fn blocks(job: &Job) -> u64 {
     let most = (MAX_LIST / job.blocks.size().get()).clamp(2, 1024);
     (job.total().get() / job.window.get()).clamp(2, most)

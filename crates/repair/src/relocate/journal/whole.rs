@@ -84,7 +84,6 @@ impl Journal {
         encode_body((place.start().get(), place.len().get()), disks.is_one(), &self.job)
     }
 
-    /// Writes that nothing is recorded, marked or listed.
     pub(super) fn clear(&self, disks: &mut Disks<'_>) -> Result<()> {
         for mark in Mark::ALL {
             let block = self.padded(&mark.encode(None, self.name));
