@@ -90,8 +90,7 @@ pub struct Options {
 /// What is known about moves of the partitions of a target with this name.
 pub type Movers = fn(&Examiner, &str, &Target, &Stack) -> Moves;
 
-/// What else is examined in the same run. A disk that shows only part of an array is judged in full if the
-/// array is examined too.
+/// What else is examined in the same run. A disk with only part of an array is judged in full if the array is, too.
 #[derive(Clone, Debug)]
 pub enum Alongside {
     /// Every disk of the machine.
@@ -171,8 +170,7 @@ impl Examiner {
         }
     }
 
-    /// Creates an examiner with the same options and view of the machine, but for what is declared of the
-    /// targets' sectors.
+    /// Creates an examiner with the same options and view of the machine, but other declared sectors of targets.
     #[must_use]
     pub fn assuming(&self, assume: straddle_device::Assume) -> Self {
         let open = straddle_device::Options { assume, ..self.options.open.clone() };

@@ -1,7 +1,7 @@
 //! Findings, their fixes, and the list that an audit makes of them.
 //!
-//! Invariants: a list of findings comes from [`run`](crate::run) only. None is removed, replaced or reordered
-//! afterwards: a verdict takes all into account.
+//! Invariants: a list of findings comes from [`run`](crate::run) only; none is removed, replaced or reordered
+//! afterwards.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -8,26 +8,20 @@
 //! | content | needs | otherwise |
 //! |---|---|---|
 //! | ext2, ext3, ext4 | block >= sector | "bad block size" (`sb_min_blocksize`, fs/ext4/super.c) |
-//! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (`xfs_readsb`,
-//! fs/xfs/xfs_mount.c) |
-//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c,
-//! fs/exfat/super.c) |
+//! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (fs/xfs/xfs_mount.c) |
+//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c) |
 //! | NTFS | cluster >= sector | "cluster size is less than media sector size" (fs/ntfs3/super.c) |
 //! | NILFS2 | block >= sector | "blocksize %d too small for device" (fs/nilfs2/the_nilfs.c) |
 //! | ISO 9660 | block (2048) >= sector | "unsupported/invalid hardware sector size" (fs/isofs/inode.c) |
 //! | other file systems, swap | block >= sector | `sb_set_blocksize` fails (block/bdev.c) |
 //! | ZFS | 2^ashift >= sector | its writes are refused |
-//! | LUKS, LVM | data begin and end on a sector | "not aligned to h/w logical block size"
-//! (`device_area_is_invalid`, drivers/md/dm-table.c) |
-//! | LUKS2 | the device is whole encryption sectors | "Device size is not multiple of sector_size"
-//! (drivers/md/dm-crypt.c) |
+//! | LUKS, LVM | data begin and end on a sector | "not aligned to h/w logical block size" (drivers/md/dm-table.c) |
+//! | LUKS2 | the device is whole encryption sectors | "Device size is not multiple of sector_size" (dm-crypt.c) |
 //! | md | data begin on a sector | "request not aligned to the logical block size" (drivers/scsi/sd.c) |
 //! | dm-integrity | block of 512, or >= sector | the same, for what is between |
 //! | dm-verity | data block >= sector | "Invalid data device block size" (drivers/md/dm-verity-target.c) |
-//! | bcache | block >= sector | "Superblock block size smaller than device block size"
-//! (drivers/md/bcache/super.c) |
-//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size"
-//! (the same) |
+//! | bcache | block >= sector | "Superblock block size smaller than device block size" (bcache/super.c) |
+//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size" (the same) |
 //! | partition table | counts in sectors | no partitions are found |
 //!
 //! Tried on loop devices and on scsi_debug with sectors of 4096 bytes: Linux 6.1 (all but exFAT, NTFS by

@@ -103,8 +103,7 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
     fixes.into_iter().rev().max_by_key(|fix| !fix.commands.is_empty())
 }
 
-/// Keeps the length if the content leaves the last partial sector unused: NTFS and others may look for something at
-/// the end.
+/// Keeps the length if the last partial sector is unused: NTFS and others may look for something at the end.
 fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
@@ -186,8 +185,7 @@ fn exact(count: ByteCount) -> String {
     }
 }
 
-/// On every boundary that is costly to miss, the best place first: on the 1 MiB grain with the size kept (later, then
-/// earlier), then without the grain, and finally with the size cut at both ends.
+/// The best first: on the 1 MiB grain with the size kept (later, then earlier), without the grain, cut at both ends.
 fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
     let Some(required) = required(context.topology) else { return Vec::new() };

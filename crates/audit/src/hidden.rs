@@ -1,5 +1,5 @@
-//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them. It is
-//! judged only on partitions of the disk itself, where the correct number is known.
+//! The recorded number of sectors before NTFS, FAT and exFAT, judged only on the disk's own partitions, where it is
+//! known.
 
 use straddle_layout::layer::{Facts, FileSystem};
 use straddle_layout::{FsKind, Partition, Role, TableKind};

@@ -100,8 +100,8 @@ pub struct OfPartition {
     pub inside: Option<usize>,
     /// The finding that a layer on it compensates for a misalignment below.
     pub made_up: Option<usize>,
-    /// How severely what is written in it is misaligned: by its start, or by that of a layer on it. `None` if
-    /// it is not, or nothing is known of it.
+    /// How severely what is written in it is misaligned, by its start or that of a layer on it; `None` if not, or
+    /// unknown.
     pub misaligned: Option<Severity>,
 }
 

@@ -175,8 +175,7 @@ pub struct Planned {
     pub places: Vec<(u32, Lba)>,
     /// The partitions that lose bytes that their contents do not use, and how many.
     pub shorter: Vec<(u32, ByteCount)>,
-    /// The partitions that move for the data of a layer in them, and the byte of the drive where these begin
-    /// now.
+    /// The partitions that move for the data of a layer in them, and where on the drive these begin now.
     pub data: Vec<(u32, ByteOffset)>,
     /// What has to be done by hand afterwards, so that the disk boots again, by partition.
     pub after: Vec<(u32, &'static str)>,
@@ -490,8 +489,7 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     }
 }
 
-/// Kernels of 2019 and before ignore a partition that does not begin and end with a zone (`part_zone_aligned`,
-/// block/partition-generic.c).
+/// Kernels up to 2019 ignore partitions off zone boundaries (`part_zone_aligned`, block/partition-generic.c).
 pub(crate) fn between_zones(zone: ByteCount) -> Fix {
     let place = if zone == ByteCount::ZERO {
         "at the start of a zone".to_owned()

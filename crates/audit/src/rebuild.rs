@@ -1,5 +1,4 @@
-//! How to recreate a layer with its data on a boundary: in words what one command cannot do (several members,
-//! volumes).
+//! How to recreate a layer with its data on a boundary, in words where one command cannot (several members, volumes).
 
 use straddle_layout::layer::{Facts, Layer, Luks};
 use straddle_layout::{Content, VolumeKind};

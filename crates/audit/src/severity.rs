@@ -1,6 +1,6 @@
 //! How much a missed boundary matters, given what is written there.
 //!
-//! Invariants: it only lowers severities of findings on placement, and says why. What is written once or never loses
+//! Invariants: it only lowers severities of findings on placement, with the reason. What is written once loses
 //! nothing.
 
 use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
@@ -134,8 +134,8 @@ fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
         && all().any(|other| is(other, &MBR_LINUX))
 }
 
-/// Whether the content leaves the last bytes of a partition, which fill a physical sector only in part, and the rest
-/// of that sector unused; and why.
+/// Whether the content leaves the partition's last bytes, in a partial physical sector, and the sector's rest unused;
+/// why.
 fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
     if let Some(next) = sharing(context, partition) {
         return (false, format!("partition {next} begins in the same sector"));

@@ -1,5 +1,5 @@
-//! Addresses of objects on servers: `https://HOST/PATH`, `s3://BUCKET/KEY` and the like. None is shown with
-//! its `user:password@` or its query, which may hold a signature.
+//! Addresses of objects on servers, such as `s3://BUCKET/KEY`. Shown without `user:password@` and query, which are
+//! secret.
 
 use std::fmt;
 use std::path::Path;

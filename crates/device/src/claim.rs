@@ -220,8 +220,7 @@ impl Drop for Claim {
     }
 }
 
-/// File systems whose files are written only through their own inodes: ext4, XFS, Btrfs, F2FS, tmpfs
-/// (linux/magic.h).
+/// ext4, XFS, Btrfs, F2FS, tmpfs (linux/magic.h): files are written only through their own inodes.
 const LEASED: [i64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
 /// Keeps other processes out of `file`, which is locked: any that opens it waits until [`unlock`]. Returns

@@ -34,8 +34,8 @@ fn lookup(model: &str) -> Option<&'static Quirk> {
     ALL.iter().find(|quirk| matches(&quirk.model, model))
 }
 
-/// As [`lookup`], also behind a bridge that splits the ATA model across SCSI's vendor (8 characters) and
-/// product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`.
+/// As [`lookup`], for a bridge that splits the ATA model in SCSI's 8-character vendor and product (`WDC WD20`,
+/// `EARS-00MVWB0`).
 pub(crate) fn lookup_inquiry(vendor: &str, model: &str) -> Option<&'static Quirk> {
     let joined = || format!("{:<VENDOR_LEN$}{}", vendor.trim_end(), model.trim());
     lookup(model).or_else(|| lookup(&joined()))

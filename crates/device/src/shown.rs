@@ -51,8 +51,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// Returns `word` as one word for a POSIX shell: quoted where needed, with hidden characters as escapes
-/// between `$'` and `'` (POSIX.1-2024, 2.2.4).
+/// `word` as one word for a POSIX shell: quoted where needed, hidden characters between `$'` and `'` (POSIX.1-2024,
+/// 2.2.4).
 pub fn quote(word: &str) -> String {
     quoted(word.as_bytes())
 }

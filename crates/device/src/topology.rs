@@ -1,5 +1,5 @@
-//! What is known about a device's sectors. Sources of a [`Figure`] that disagree are all kept, with the reason to
-//! choose.
+//! What is known about a device's sectors. Sources of a [`Figure`] that disagree are all kept, with the reason of the
+//! choice.
 
 use std::fmt;
 
@@ -279,8 +279,7 @@ impl LbaFormats {
         self.list.get(usize::from(self.current)).copied()
     }
 
-    /// Returns the index and format that the drive reports as faster than the one in force, with the same
-    /// metadata: the fastest and, among equals, the one with the largest block.
+    /// The index and format that the drive reports as fastest, with the same metadata; of equals, the largest block.
     pub fn faster(&self) -> Option<(usize, LbaFormat)> {
         let current = self.current()?;
         let usable = |(_, format): &(usize, LbaFormat)| {
@@ -436,8 +435,8 @@ impl Topology {
         self.guest = Some(guest);
     }
 
-    /// The topology of an image: 512-byte logical sectors (until the partition table says otherwise), and
-    /// 4096-byte physical ones, because aligning to them is right for 512-byte ones too.
+    /// For an image: 512-byte logical sectors, until its table says otherwise, and 4096-byte physical ones, right for
+    /// 512, too.
     pub fn unknown() -> Self {
         Self {
             logical: Figure::new(BlockSize::B512, Source::Assumed),

@@ -51,8 +51,7 @@ pub fn parse_size(text: &str) -> Result<ByteCount, ParseSizeError> {
 }
 
 impl fmt::Display for ByteCount {
-    /// The largest binary unit with a count of at least 1: exact if whole (`4 KiB`, `512 B`), else to one decimal
-    /// (`465.8 GiB`).
+    /// In the largest binary unit of which there is one: exact if whole (`4 KiB`), else to one decimal (`465.8 GiB`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.get();
         let Some(index) = UNITS.iter().position(|(_, scale)| bytes >= *scale) else {

@@ -1,7 +1,7 @@
 //! Better sectors that the drive itself offers.
 //!
-//! Invariant: no finding has a command. Changing a drive's sectors destroys everything on it, so the command is named
-//! only in the advice, with its danger.
+//! Invariant: no finding has a command. Changing a drive's sectors destroys everything: the advice names command and
+//! danger.
 
 use straddle_device::identify::{FormatNvm, LbaFormat};
 use straddle_device::topology::{Formats, LbaFormats};

@@ -1,6 +1,5 @@
-//! Findings that do not count.
-//!
-//! Invariants: an exception has a reason, and never hides an unfinished move or unreadable data.
+//! Findings that do not count. Invariants: an exception has a reason, and never hides an unfinished move or
+//! unreadable data.
 
 use std::collections::BTreeSet;
 

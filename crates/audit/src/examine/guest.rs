@@ -1,7 +1,7 @@
 //! The disks of virtual machines as targets.
 //!
-//! Invariants: a disk is read in the format that its description states, and as its guest is shown
-//! it. No command that writes to the disk of a running guest is printed.
+//! Invariants: a disk is read as described and as its guest is shown it; no command writes to the disk of a running
+//! guest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -110,8 +110,7 @@ pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
     findings.withhold_commands(Fix::writes_table);
 }
 
-/// The array's contents start on another disk than the member `stack`, or their place is unknown. `None` if they can
-/// be seen, and for a disk that is not a member.
+/// Its contents start on another disk, or their place is unknown. `None` if they are seen, or it is not a member.
 fn unseen(stack: &Stack) -> Option<String> {
     let TableKind::Content(content) = stack.kind else { return None };
     let layer = stack.layer.as_ref().filter(|_| content.is_array_member())?;

@@ -1,4 +1,4 @@
-//! Asks libvirt by its client, `virsh`: only by commands that read, with names that are never options, within a
+//! Asks libvirt by its client, `virsh`, by commands that only read, with names that are never options, within a
 //! limit.
 
 use std::io::{self, Read};

@@ -30,8 +30,7 @@ pub fn sector_configurations(data: &[u8; 512]) -> Vec<BlockSize> {
     distinct(valid.map(|bytes| 2 * u64::from(le32(bytes, WORDS))))
 }
 
-/// Parses VPD page B4h, header included: the lengths without protection information. Those that no block
-/// device can have (520, 528) are left out.
+/// Parses VPD page B4h, header included. Lengths with protection, or of no block device (520, 528), are left out.
 pub fn block_lengths(data: &[u8]) -> Vec<BlockSize> {
     let list = scsi::page(data, 0xb4, 4).map_or(&[][..], |page| &page[4..]);
     let plain = list.chunks_exact(8).filter(|bytes| bytes[5] & UNPROTECTED != 0);

@@ -1,5 +1,5 @@
-//! Files that are not images but may hold a disk in another form: none is taken for a raw image unless the user says
-//! so. Compressed ones can be read through (`through.rs`); the others are not read.
+//! Files that are not images but may hold a disk in another form: no raw images unless the user says so. Compressed
+//! ones can be read through (`through.rs`); the others are not read.
 //!
 //! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of
 //! ESX; wimlib `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`;

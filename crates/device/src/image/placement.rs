@@ -25,8 +25,7 @@ pub struct Placed {
 
 /// How the first 1024 allocated blocks of an image lie in its file.
 ///
-/// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance between its byte
-/// on the guest's disk and its byte in the file.
+/// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance of its two bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     units: u32,
@@ -113,8 +112,7 @@ pub struct Container {
     pub variant: &'static str,
     /// The size of the guest's disk.
     pub virtual_size: ByteCount,
-    /// The unit of allocation in the file: a cluster, grain or block; the size of the whole disk where it is
-    /// in one piece.
+    /// The unit of allocation in the file: a cluster, grain or block; the disk's size where it is in one piece.
     pub block: ByteCount,
     /// Where the blocks lie.
     pub placement: Placement,

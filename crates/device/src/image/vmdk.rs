@@ -1,5 +1,4 @@
-//! VMware's format ("Virtual Disk Format 5.0"; all numbers are little-endian): one sparse file, or a text
-//! file that names extents in other files.
+//! VMware's format ("Virtual Disk Format 5.0"; little-endian): a sparse file, or a text file that names extents.
 
 mod descriptor;
 

@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd;
 /// asm-generic/fcntl.h.
 const F_SETSIG: i32 = 10;
 
-/// Including bytes added later, for this open file description only. [`io::ErrorKind::WouldBlock`] if another
-/// description or process has locked any byte.
+/// For this open file description, with bytes added later. [`io::ErrorKind::WouldBlock`] if others have locked any
+/// byte.
 pub(crate) fn lock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_WRLCK)
 }

@@ -1,5 +1,5 @@
-//! What reading one object may cost, and has cost. A thread fetches for one budget ([`with`]): `object_store` calls
-//! its connector without saying for whom.
+//! What reading one object may cost, and has cost. A thread has one budget ([`with`]): `object_store` does not say
+//! for whom.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -193,8 +193,8 @@ impl Machine {
         Some((limits, topology.physical.source().clone()))
     }
 
-    /// Linux 6.12 drops the -1 wherever an offset remains (`blk_validate_limits`). True if the offsets below
-    /// disagree, and its computation gives exactly `shown`.
+    /// Linux 6.12 drops the -1 wherever an offset remains (`blk_validate_limits`). True only if it computes exactly
+    /// `shown`.
     pub(crate) fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
         let Some(entry) = self.devices.get(name) else { return false };
         self.members(name, entry, 0).is_some_and(|members| {
