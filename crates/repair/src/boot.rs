@@ -5,10 +5,9 @@
 //! the initramfs, is in partitions that stay. Whatever fails before the first write lets the machine start as
 //! before; it never starts with partitions in the kernel that the table does not have.
 //!
-//! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of
-//! them or none; [`System::cancel`] removes them. At the next start a hook has the program call
-//! [`System::carry_out`], which moves the data or resumes the move, and records what it did for
-//! [`System::last`].
+//! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of them or
+//! none; [`System::cancel`] removes them. At the next start a hook has the program call [`System::carry_out`], which
+//! moves the data or resumes the move, and records what it did for [`System::last`].
 
 mod carry;
 mod error;

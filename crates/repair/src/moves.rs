@@ -19,8 +19,7 @@ use crate::{Request, Seed, Situation, in_the_way_of_copies, realign};
 /// No table with more partitions is planned for: orders of moves take time.
 const MAX_PARTITIONS: usize = 128;
 
-/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or `path` is
-/// neither.
+/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or `path` is neither.
 ///
 /// # Errors
 ///

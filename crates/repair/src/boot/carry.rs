@@ -70,9 +70,8 @@ impl fmt::Display for Ended {
 }
 
 impl System {
-    /// Resumes an unfinished move of `disk`, or begins the prepared one, whose journal is named `id`. Reboots
-    /// if the kernel does not list the table's partitions afterwards. [`BootError::NotMoved`]: nothing was
-    /// written.
+    /// Resumes an unfinished move of `disk`, or begins the prepared one, whose journal is named `id`. Reboots if the
+    /// kernel does not list the table's partitions afterwards. [`BootError::NotMoved`]: nothing was written.
     pub fn carry_out(
         &self,
         disk: &Path,

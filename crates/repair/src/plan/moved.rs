@@ -171,9 +171,8 @@ pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
 }
 
 impl Plan {
-    /// The table that counts while data move. An entry in the slot of the first partition that moves marks
-    /// `place`; the others are left out, as are all logical partitions and their container if one of them
-    /// moves.
+    /// The table that counts while data move. An entry in the slot of the first partition that moves marks `place`;
+    /// the others are left out, as are all logical partitions and their container if one of them moves.
     pub(crate) fn marked(&self, place: Span, id: &str) -> Result<Self, PlanError> {
         let block = self.block();
         let mut marked = self.clone();

@@ -5,14 +5,13 @@
 //! torn physical sectors and what the journal has room for is one list, [`sites`]. Only the recorded start changes,
 //! and for exFAT the checksum. A sector with neither the old start nor the new one is refused.
 //!
-//! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count
-//! 512-byte sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first
-//! sector. Offsets are those of include/grub/i386/pc/boot.h, grub-core/boot/i386/pc/boot.S and diskboot.S;
-//! what is recorded is in `SETUP` of util/setup.c (GRUB 2.00 to 2.12). GRUB Legacy: stage1/stage1.h. LILO:
-//! first.S. SYSLINUX: diskstart.inc, which adds the hidden sectors to what it lists. BPB_HiddSec is at byte 28
-//! of the boot sector of FAT (Microsoft, FAT specification) and of NTFS; PartitionOffset at byte 64 of exFAT's,
-//! whose 11 first sectors are under the checksum in the 12th, without bytes 106, 107 and 112 (Microsoft, exFAT
-//! specification, 3.1 and 3.4).
+//! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count 512-byte
+//! sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first sector. Offsets
+//! are those of include/grub/i386/pc/boot.h, grub-core/boot/i386/pc/boot.S and diskboot.S; what is recorded is in
+//! `SETUP` of util/setup.c (GRUB 2.00 to 2.12). GRUB Legacy: stage1/stage1.h. LILO: first.S. SYSLINUX: diskstart.inc,
+//! which adds the hidden sectors to what it lists. BPB_HiddSec is at byte 28 of the boot sector of FAT (Microsoft,
+//! FAT specification) and of NTFS; PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the
+//! checksum in the 12th, without bytes 106, 107 and 112 (Microsoft, exFAT specification, 3.1 and 3.4).
 
 use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_device::{Medium, ReadError};

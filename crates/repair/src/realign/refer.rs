@@ -167,9 +167,8 @@ pub(crate) fn references(
     found
 }
 
-/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the
-/// table and all file systems in memory, so nothing on the disk may move. Contents that fill the disk count
-/// as partition 1.
+/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the table and
+/// all file systems in memory, so nothing on the disk may move. Contents that fill the disk count as partition 1.
 pub fn hibernated(stack: &Stack) -> Option<u32> {
     let in_partition = stack.partitions.iter().find(|one| is_hibernated(one)).map(|one| one.number);
     let is_whole = matches!(stack.kind, TableKind::Content(content) if content.is_hibernated());

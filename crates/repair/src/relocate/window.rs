@@ -108,8 +108,7 @@ impl Sequence {
     fn bare(&self, index: u64) -> Window {
         let part = self.parts.partition_point(|part| part.windows.0 <= index).saturating_sub(1);
         let Part { from, to, windows, cells } = self.parts[part];
-        // Upwards from the end, downwards from the start: only sources of this or earlier windows are
-        // overwritten.
+        // Upwards from the end, downwards from the start: only sources of this or earlier windows are overwritten.
         let within = index - windows.0;
         let cell = if to.start() > from.start() { cells.1 - within } else { cells.0 + within };
         let start = (cell * self.window).saturating_sub(self.offset).max(to.start().get());
