@@ -31,6 +31,7 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
         let start = Some(partition.span.start());
         let is_of_start = |f: &Finding| f.subject == number && f.layer.is_empty() && f.at == start;
         let counts = |f: &&Finding| is_of_start(f) && f.miss.is_some() && f.severity > Severity::Advice;
+        // The first boundary in the list is the finest.
         let Some(cause) = findings.iter().find(counts).map(Cause::of) else { continue };
         for finding in findings.iter_mut().filter(|f| is_of_start(f) && f.rule.code != cause.code) {
             if finding.miss.is_some() || finding.rule.code == Code::DOS_START {

@@ -14,7 +14,9 @@ const LINEAR: i32 = -1;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Above {
+    /// Layers whose data is on the boundary again.
     pub(crate) back: Vec<String>,
+    /// Layers whose data also misses it.
     pub(crate) off: Vec<String>,
 }
 
@@ -39,6 +41,7 @@ impl Above {
             return;
         }
         let first = layer.clusters(boundary.size()).and_then(|offset| layer.drive?.checked_add(offset));
+        // Clusters smaller than a sector straddle nowhere if they fill it.
         let fills = |at: ByteOffset| match &layer.facts {
             Facts::FileSystem(fs) => {
                 fs.cluster.is_some_and(|cluster| boundary.past(at).is_multiple_of(cluster))

@@ -79,6 +79,7 @@ impl FromStr for Platform {
 
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if context.kind == DeviceKind::Image {
+        // An unrecognised file may be no disk.
         if context.stack.kind != TableKind::None {
             check_size(context, findings);
         }

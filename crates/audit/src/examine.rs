@@ -212,6 +212,7 @@ impl Examiner {
         guest::withhold(&mut target, &mut findings);
         let mut ready: Vec<String> =
             connected::prepare(&mut target, &local, &mut findings).into_iter().collect();
+        // The device may have been removed between those reads.
         let has_failed = findings.iter().any(|finding| finding.rule.kind == Kind::Unreadable);
         if has_failed {
             check_there(&target, options, 6)?;

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | ext2, ext3, ext4 | block >= sector | "bad block size" (`sb_min_blocksize`, fs/ext4/super.c) |
 //! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (fs/xfs/xfs_mount.c) |
-//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c) |
+//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c, fs/exfat/super.c) |
 //! | NTFS | cluster >= sector | "cluster size is less than media sector size" (fs/ntfs3/super.c) |
 //! | NILFS2 | block >= sector | "blocksize %d too small for device" (fs/nilfs2/the_nilfs.c) |
 //! | ISO 9660 | block (2048) >= sector | "unsupported/invalid hardware sector size" (fs/isofs/inode.c) |
@@ -43,6 +43,7 @@ use crate::shell::operand;
 use crate::way::{self, Step};
 use crate::{fix, reformat};
 
+/// Who refuses contents that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Linux,
@@ -76,6 +77,7 @@ pub struct Unfit<'a> {
     pub layer: &'a Layer,
     pub misfit: Misfit,
     path: Vec<Step>,
+    /// The layer below whose sectors are larger than the drive's.
     larger: Option<String>,
 }
 
@@ -300,6 +302,7 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
             |other: &&mut Finding| other.subject == subject && other.rule.code == Code::END_STRADDLES;
         findings.iter_mut().filter(is_end).for_each(|end| end.follows = vec![Cause::of(&finding)]);
     }
+    // Where the table is right, so is what it leads to.
     let is_other = |problem: &Problem| matches!(problem, Problem::OtherBlockSize { .. });
     if context.stack.problems.iter().any(is_other) && self::unfit(root, context.stack.block).is_empty() {
         finding.follows = vec![Cause { code: Code::OTHER_SECTOR_SIZE, subject: Subject::Disk, target: None }];

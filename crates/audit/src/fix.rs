@@ -29,6 +29,7 @@ struct Place {
 enum How {
     Entry,
     Swap,
+    /// With this caution.
     Shrink(&'static str),
 }
 

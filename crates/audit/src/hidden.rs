@@ -79,6 +79,7 @@ fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSyst
             format!("printf '{octal}' | dd of={} bs=1 seek={at} conv=notrunc", operand(context.target));
         Command::other("dd", line)
     };
+    // All copies are rewritten, because file system checkers compare them.
     let sectors = std::iter::once(ByteOffset::ZERO).chain(fs.boot_copies.iter().copied());
     let copies = match fs.boot_copies.len() {
         0 => "",

@@ -249,6 +249,7 @@ fn verdict(part: Part, decisive: Option<&Finding>) -> Verdict {
         (Kind::Table, _) => Verdict::Damaged,
         (Kind::Layers, _) => Verdict::BootSector,
         (Kind::Unreadable, _) => Verdict::Unreadable,
+        // Such findings are about the disk, or about the partition's contents.
         (Kind::Granularity | Kind::Device | Kind::Atomicity | Kind::Fit, _) => Verdict::AlignedWithAdvice,
     }
 }

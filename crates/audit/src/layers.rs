@@ -20,6 +20,7 @@ use crate::finding::{Finding, Fix, Miss, Rule, Subject};
 use crate::way::{self, Step};
 use crate::{Context, Severity, moves, rebuild};
 
+/// The striped array that a layer stands on, and the layer's place in it.
 #[derive(Clone, Copy)]
 struct Array {
     chunk: ByteCount,
@@ -147,6 +148,7 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
 }
 
 fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
+    // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
         let mut here = Place { base: ByteOffset::ZERO, ..place.clone() };
         here.path.push(Step::partition(partition.number));
@@ -242,6 +244,7 @@ fn check_pieces<'l>(
 ) {
     let mut is_reported = false;
     let topology = place.context.topology;
+    // What misses the chunk misses the stripe as well.
     let is_covered = |named: &Named| named.name == CHUNK && topology.stripe.is_some();
     for named in named_boundaries(topology) {
         if named.severity == Severity::Advice || is_covered(&named) {
@@ -314,6 +317,7 @@ fn off(
     miss: Miss,
 ) -> Finding {
     let whose = match (skew.inherited, place.context.kind) {
+        // The devices below such a device are other targets.
         (ByteCount::ZERO, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) => {
             "this is the first misaligned layer on this device".to_owned()
         }

@@ -260,6 +260,7 @@ pub fn run(context: &Context<'_>) -> Findings {
         placement::check(context, partition, &mut findings);
         hidden::check(context, partition, &mut findings);
     }
+    // Another file may have the name that stands for one that is not UTF-8.
     let is_lossy = context.target.contains(char::REPLACEMENT_CHARACTER);
     if is_lossy || context.target.contains(straddle_device::shown::is_hidden) {
         // The way out of an unfinished move is always needed: nothing in a quoted name is hidden.

@@ -37,6 +37,7 @@ pub(crate) fn boundary(topology: &Topology) -> Option<ByteCount> {
 /// Why the optimal I/O size is impossible, if it cannot.
 pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     let figure = topology.io_opt.as_ref()?;
+    // The kernel's own limit is a correct statement about the kernel.
     if *figure.source() == Source::KERNEL_LIMIT {
         return None;
     }

@@ -52,6 +52,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     let realigns = fix.iter().flat_map(|fix| &fix.commands).any(|command| command.tool == "straddle");
     for finding in found.iter_mut().filter(|f| curable(f)) {
         finding.fix = match finding.rule.code {
+            // A move keeps the partition's length.
             Code::END_STRADDLES if realigns => {
                 Some(Fix::advice("move its start first, and check again: the end moves with it"))
             }
@@ -264,6 +265,7 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     // Moving the start fixes both if the end is misaligned by the same amount. In a sector of more than 4 KiB, the
     // last block of 4 KiB costs what the others do.
     let costs_nothing = past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO;
+    // Nothing is written past the disk's end; that is a finding of its own.
     if costs_nothing || reaches_past_end(context, partition) {
         return None;
     }
@@ -310,6 +312,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     );
     let is_old_style = context.stack.partitions.iter().any(|partition| partition.start == DOS_START);
     let Some(hides) = context.topology.may_hide.filter(|_| said && is_old_style) else { return };
+    // Only virtual disks are smaller.
     let is_in_doubt = hides == Hides::Host || context.size >= SMALLEST_IN_DOUBT;
     let Some(boundary) = Boundary::multiples_of(USUAL_PHYSICAL).filter(|_| is_in_doubt) else { return };
     let start = partition.span.start();

@@ -149,6 +149,7 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
     }
     match (lower.layer.is_empty(), upper.layer.is_empty()) {
         (false, false) => leads_further(&lower.layer, &upper.layer),
+        // The kernel passes this state up to every device that stands on the lower one.
         (true, true) => lower.rule.code == Code::KERNEL_MISALIGNED,
         _ => false,
     }
@@ -163,6 +164,7 @@ fn leads_further(lower: &[Step], upper: &[Step]) -> bool {
         return false;
     }
     match (lower.last(), upper.last()) {
+        // Content that fills the whole upper device cannot lie on a partition of the lower one.
         (Some(step), None) => !step.is_partition(),
         (Some(step), Some(same)) => step.is(same) && (!step.is_partition() || lower.len() > upper.len()),
         (None, _) => false,

@@ -143,6 +143,7 @@ fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
     let len = partition.span.len();
     let rest = len.remainder(context.topology.physical.value());
     let Some(layer) = &partition.layer else {
+        // Where only the kernel's list was read, nothing was looked for.
         let is_read = !matches!(context.stack.kind, TableKind::Kernel);
         return match partition.content {
             None if partition.unclaimed == Unclaimed::Nothing && is_read => {

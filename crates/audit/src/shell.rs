@@ -10,6 +10,7 @@ const LONGEST: usize = 200;
 /// A word for a file in the current folder with `what` about a target, named after it: `sda.plan.json` for
 /// `/dev/sda`.
 pub fn file_about(target: &str, what: &str) -> String {
+    // What follows the path of an address may be a secret.
     let parts = if target.contains("://") { "?#" } else { "" };
     let target = target.split(|c| parts.contains(c)).next().unwrap_or_default();
     let name = Path::new(target).file_name().and_then(|name| name.to_str()).unwrap_or("disk");

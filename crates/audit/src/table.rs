@@ -11,6 +11,7 @@ use crate::shell::{file_about, operand};
 
 const GPT_ENTRY_BYTES: u64 = 128;
 
+/// A disk may extend this far beyond an MBR's reach without a finding.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -131,6 +132,7 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
 }
 
 fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
+    // The array of the first copy begins in block 2.
     let array = ByteOffset::new(2 * context.stack.block.get());
     let room = at.checked_since(array).map_or(0, |room| room.get() / GPT_ENTRY_BYTES);
     let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
@@ -156,6 +158,7 @@ fn as_clause(sentence: &str) -> String {
     let mut characters = sentence.trim_end_matches('.').chars();
     let first = characters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
     match characters.clone().next() {
+        // The sentence begins with an abbreviation.
         Some(second) if second.is_uppercase() => sentence.trim_end_matches('.').to_owned(),
         _ => first + characters.as_str(),
     }
@@ -184,6 +187,7 @@ fn is_read_alike(context: &Context<'_>) -> bool {
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let stack = context.stack;
     if stack.problems.iter().any(|problem| matches!(problem, Problem::GptBackupMisplaced { .. })) {
+        // What ends at the old end of the disk has room after it then.
         hold_back(
             findings,
             |finding| finding.rule.about == About::Placement,
@@ -209,8 +213,10 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let is_alike = is_read_alike(context);
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
         if stack.has_long_entries {
+            // sgdisk does not read long entries.
             fix.commands.retain(|command| command.tool != "sgdisk");
         }
+        // straddle's own commands read the table as this program does.
         let mends = fix.commands.iter().all(|one| one.tool == "straddle" || one.effect == Effect::Other);
         if !is_alike && !mends && fix.writes_table() {
             fix.without_commands();
@@ -330,6 +336,7 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
 
 /// `None` unless sgdisk reads the table as this program does.
 fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
+    // sgdisk has no option for an image's sector size.
     let is_other_size = context.is_image && context.stack.block.get() != 512;
     if !is_read_alike(context) || context.stack.has_long_entries || is_other_size {
         return None;
@@ -402,6 +409,7 @@ fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
 
 fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(reach) = reach(context) else { return };
+    // A partition may end past the reach.
     let ends = context.stack.partitions.iter().map(|partition| ByteCount::new(partition.span.end().get()));
     let used = ends.max().unwrap_or_default().max(reach);
     let beyond = context.size.saturating_sub(used);

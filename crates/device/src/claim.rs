@@ -230,6 +230,7 @@ pub fn keep(file: &File) -> Result<bool, LockError> {
     if !rustix::fs::fstatfs(file).is_ok_and(|found| LEASED.contains(&found.f_type)) {
         return Ok(false);
     }
+    // Programs that only examine a file close it soon.
     patiently(TRIES, || match ioctl::lock::lease(file) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(LockError::Opened),
@@ -259,6 +260,7 @@ pub fn waits_for() -> Duration {
 
 /// Releases the locks and the lease of an open file, which the kernel may hold longer than its process.
 pub fn unlock(file: &File) {
+    // A lock that cannot be released ends with the open file.
     let _ = rustix::fs::flock(file, FlockOperation::Unlock);
     let _ = ioctl::lock::unlock_whole(file);
     let _ = ioctl::lock::end_lease(file);

@@ -350,6 +350,7 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
             claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
+            // The optimal I/O size is also a multiple of the members' own.
             let level = device.text("md/level").and_then(|level| level.strip_prefix("raid")?.parse().ok());
             let stripe = chunk.zip(level).and_then(|(chunk, level)| {
                 let (disks, layout) = (device.number("md/raid_disks")?, device.number("md/layout"));

@@ -278,6 +278,7 @@ impl Missing {
 
 struct Files {
     own: Host,
+    /// From number 1 on.
     others: Vec<Result<Host, Missing>>,
 }
 
@@ -291,6 +292,7 @@ impl Files {
     }
 }
 
+/// What holds the bytes that an image does not hold itself.
 enum Below {
     Nothing,
     Missing(Missing),
@@ -303,6 +305,7 @@ struct Parts {
     below: Below,
     variant: &'static str,
     size: u64,
+    /// In bytes.
     block: u64,
     sectors: Option<SectorSizes>,
     remarks: Vec<String>,
@@ -433,6 +436,7 @@ impl Image {
             Below::Nothing => part.fill(0),
             Below::Missing(missing) => return Err(missing.error(format)),
             Below::Open { role, name, medium } => {
+                // A backing file may be shorter: zeros follow.
                 let have = medium.len().get().saturating_sub(guest);
                 let have = usize::try_from(have).unwrap_or(usize::MAX).min(part.len());
                 let (there, not_there) = part.split_at_mut(have);
@@ -450,6 +454,7 @@ impl Image {
         let mut kept = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
         let (unit, into) = (Packed { into: 0, ..packed }, packed.into);
         if kept.as_ref().is_none_or(|(of, _)| *of != unit) {
+            // Drop the kept unit first, so that only one is in memory.
             *kept = None;
             *kept = Some((unit, unpack::unpack(self.parts.files.get(unit.file)?, &unit)?));
         }
@@ -481,6 +486,7 @@ impl Medium for Image {
             let (part, later) = rest.split_at_mut(here);
             self.read_run(guest, run.place, part).map_err(|error| at_guest(guest, error))?;
             rest = later;
+            // Cannot overflow: within the guest's size, which is less than 2^63.
             guest += here as u64;
         }
         Ok(())

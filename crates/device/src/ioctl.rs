@@ -179,6 +179,7 @@ unsafe fn call<T: ?Sized>(
         .map_err(|errno| IoctlError::os(what, errno))
 }
 
+/// BLKSSZGET and the like, as far as each succeeds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelLimits {
     pub(crate) logical: Option<ByteCount>,
@@ -242,6 +243,7 @@ struct SgIoHdr {
     info: u32,
 }
 
+/// Its number is older than the encoding scheme of the others.
 const SG_IO: Opcode = 0x2285;
 const FROM_DEVICE: i32 = -3;
 const NO_DATA: i32 = -1;

@@ -150,6 +150,7 @@ impl Medium for FileMedium {
         let next = match rustix::fs::seek(&self.file, SeekFrom::Data(at.get())) {
             Ok(next) => ByteOffset::new(next.min(self.len.get())),
             Err(Errno::NXIO) => ByteOffset::new(self.len.get()),
+            // A device, or a file system that does not know.
             Err(_) => at,
         };
         next.since(at)

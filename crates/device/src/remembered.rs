@@ -14,6 +14,7 @@ const MAX_RANGE: usize = 64 << 10;
 
 const MAX_BYTES: usize = 4 << 20;
 
+/// Without its bytes.
 const ENTRY: usize = 64;
 
 /// A medium that keeps what was read from it.
@@ -24,6 +25,7 @@ pub struct Remembered {
 
 #[derive(Default)]
 struct Reads {
+    /// By their starts. None is within another.
     ranges: BTreeMap<u64, Kept>,
     failed: HashMap<(ByteOffset, usize), (ByteOffset, i32)>,
     bytes: usize,

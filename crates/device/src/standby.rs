@@ -68,6 +68,7 @@ fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
     if disk.text("device/power/runtime_status").is_some_and(|status| status.starts_with("suspend")) {
         return Ok(standby("suspended by the kernel"));
     }
+    // What cannot be opened cannot be read either, which is reported elsewhere.
     let node = node_of(&name);
     let Ok(file) = open_for_reading(&node).and_then(|file| disk.opened(file)) else { return Ok(None) };
     let unknown = |source| UnknownPower { disk: name.clone(), source };

@@ -116,6 +116,7 @@ pub(crate) fn optical_extent_of(reader: &Reader<'_>) -> Option<Span> {
     let boot = sector(17);
     if has(&boot, 0, b"\0CD001\x01EL TORITO SPECIFICATION") {
         for entry in sector(u64::from(le32(&boot, 71))).chunks_exact(32) {
+            // Entries marked bootable or not bootable; the others are headers or list nothing.
             if matches!(byte(entry, 0), 0 | 0x88) {
                 let at = u64::from(le32(entry, 8)).saturating_mul(ISO_SECTOR);
                 end = end.max(at.saturating_add(u64::from(le16(entry, 6)) * 512));
@@ -158,6 +159,7 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
             None => return Ok(None),
         }
     };
+    // A table of a kind known only by name may list anything.
     let is_read = matches!(table.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let mut listed = table.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let first = listed.clone().next();
@@ -209,6 +211,7 @@ pub fn rival_content(stack: &Stack, found: &[Beside]) -> Option<RivalContent> {
 pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let marks = if is_table { signature::array_members(reader) } else { signature::at_end(reader) };
+    // The table of a striped array reaches past the end of each member.
     let is_larger = stack.partitions.iter().any(|partition| partition.span.end() > reader.end())
         || stack.problems.iter().any(|problem| matches!(problem, Problem::GptPastEnd { .. }));
     let is_past_table = |mark: &Mark| {

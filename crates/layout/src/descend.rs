@@ -142,6 +142,7 @@ impl Walk {
                 true => signature::identify_besides_table(reader, Span::first(front.len())),
             }
         };
+        // On a partition a table is rare, and looked for last.
         let mut kind = if place.depth == 0 { named() } else { None };
         if place.may_hold_table && kind.is_none() {
             match &whole {
@@ -205,6 +206,7 @@ impl Walk {
             }
             Provides::Open(space) => self.space(layer, &space, local, start, place),
             Provides::Parts(area, parts) => {
+                // Positions of an LV and of the PV's own space count from the PV's first byte.
                 let view = local.map(local.len(), [(area, area.start())]);
                 layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
                 for part in parts {

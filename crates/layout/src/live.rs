@@ -24,11 +24,13 @@ pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
 use ground::Ground;
 pub use merge::merge;
 
+/// Stands for a device that records nothing about the device below.
 static NOWHERE: Lower = Lower { device: String::new(), holds_data: true, runs: Vec::new() };
 
 struct Standing<'a> {
     device: &'a LiveDevice,
     ground: Ground<'a>,
+    /// The device's position in its PV, and the name of the volume group.
     volume: Option<(Ground<'a>, &'a str)>,
 }
 
@@ -118,6 +120,7 @@ fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
             LiveKind::Dm(mapping) => layers.push(mapped(place, holder, mapping)),
             LiveKind::Md(array) => layers.push(member(place, holder, array)),
             LiveKind::Bcache => layers.push(bcache(place, holder)),
+            // No other kind of device is stacked on another.
             LiveKind::Disk | LiveKind::Loop(..) => {}
         }
     }
@@ -307,6 +310,7 @@ fn logical_volume(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) 
         ..place.layer(Content::LogicalVolume, Facts::Lv(Lv { segments }))
     };
     let mut layer = finish(layer, &above);
+    // Positions count from the PV's first byte, however many volumes are between.
     if let Some((in_pv, _)) = &above.volume {
         for piece in &mut layer.space {
             piece.below = in_pv.drive_at(piece.span.start()).unwrap_or(piece.below);

@@ -175,6 +175,7 @@ fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Option<Span> {
             && matches!(p.content, None | Some(Content::FileSystem(FsKind::Iso9660)))
     };
     let is_one = stack.partitions.iter().any(holds) && has_iso_descriptor(reader);
+    // One that does not record its size may be as long as the medium.
     let extent = || optical_extent_of(reader).filter(|extent| extent.end() > at);
     is_one.then(|| extent().unwrap_or(Span::first(reader.len())))
 }

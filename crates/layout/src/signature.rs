@@ -46,6 +46,7 @@ const SUPERBLOCK_1K: usize = 1024;
 const SUPERBLOCK_64K: usize = 64 * 1024;
 const EXT_MAGIC: usize = SUPERBLOCK_1K + 0x38;
 
+/// From offset `base` of the searched space on.
 struct Window<'a> {
     base: usize,
     bytes: &'a [u8],
@@ -57,6 +58,7 @@ impl<'a> Window<'a> {
     }
 }
 
+/// One row: `magic` at one of `places` means `content`, if `confirm` accepts the bytes around that place.
 struct Magic {
     places: &'static [usize],
     magic: &'static [u8],

@@ -63,7 +63,9 @@ pub(crate) enum Provides {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     pub(crate) len: ByteCount,
+    /// The span in the space, and the start on the volume's own medium.
     pub(crate) runs: Vec<(Span, ByteOffset)>,
+    /// If that differs from the medium's.
     pub(crate) block: Option<BlockSize>,
     /// If only the first runs are listed.
     pub(crate) spread: Option<Lower>,
@@ -72,6 +74,7 @@ pub(crate) struct Space {
 #[derive(Debug)]
 pub(crate) struct SubVolume {
     pub(crate) name: String,
+    /// The group's UUID followed by its own.
     pub(crate) uuid: String,
     pub(crate) facts: Facts,
     pub(crate) space: Space,

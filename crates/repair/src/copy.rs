@@ -175,6 +175,7 @@ pub fn new_size(
 ) -> Result<ByteCount, CopyError> {
     let (items, format) = items(source)?;
     let mut size = source.size();
+    // A larger disk can have a larger grain, which needs more.
     for _ in 0..SIZES {
         match places(&items, topology, size, (format, entries(source)), wanted) {
             Ok(_) => return Ok(size),
@@ -252,6 +253,7 @@ impl Item {
 #[derive(Clone, Copy)]
 struct Ground {
     grain: Boundary,
+    /// More than advice.
     drive: Boundary,
     block: BlockSize,
 }

@@ -23,6 +23,7 @@ impl Medium for After<'_> {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         if self.medium.read_at(at, buf).is_err() {
+            // What cannot be read may be what the steps write.
             for (from, unit) in (at.get()..).step_by(UNIT).zip(buf.chunks_mut(UNIT)) {
                 match self.medium.read_at(ByteOffset::new(from), unit) {
                     Err(error) if !self.is_written(from, unit.len()) => return Err(error),

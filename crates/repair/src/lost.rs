@@ -25,6 +25,7 @@ use crate::plan::{Change, Slot, Table, WIPED, span_of};
 /// Further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
 
+/// MiBs, cylinders and GiBs of a space that are looked at for contents.
 const EVENS: u64 = 64;
 
 /// The sectors of a track, and the tracks of a cylinder, in DOS's geometry of large disks.
@@ -225,6 +226,7 @@ pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockS
     while let Some(start) = starts.pop_first().filter(|start| *start < span.end().get()) {
         let at = ByteOffset::new(start);
         let Some(rest) = Span::between(at, gap.end()) else { break };
+        // What is within other contents is theirs.
         let Some((contents, layer)) = (at >= taken).then(|| beginning(medium, rest, block)).flatten() else {
             continue;
         };

@@ -41,6 +41,7 @@ pub fn unfinished(path: &Path) -> Result<Option<Unfinished>, ReadError> {
     }
 }
 
+/// A medium that records the first read that failed: a search for signatures goes on after it.
 struct Noting {
     medium: Box<dyn Medium>,
     failed: Arc<OnceLock<(ByteOffset, Option<i32>)>>,
@@ -83,6 +84,7 @@ fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     if !matches!(unfinished.journal, MoveJournal::Unusable(_)) {
         return Some(unfinished);
     }
+    // The move may have ended meanwhile.
     medium.forget();
     look()
 }
@@ -112,6 +114,7 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     let options = options(examiner, target);
     let (in_use, is_remote) = (is_in_partitions(target, examiner), target.address.is_some());
     let planned = realign::planned(&situation, &options, (in_use, is_remote));
+    // Only the bytes of a raw image are written to.
     let is_raw = target.container.is_none() && target.through.is_none();
     let why = match planned {
         Ok(planned) if is_raw => return Moves { planned: Some(planned), ..moves },

@@ -154,6 +154,7 @@ impl Plan {
         use PlanError::{CannotConvert, Occupied, OverPartition};
         match encode(&self, medium, stack) {
             Err(error @ (Occupied { .. } | OverPartition { .. } | CannotConvert(_))) => Err(error),
+            // Other reasons are given where it would be written.
             _ => Ok(self),
         }
     }

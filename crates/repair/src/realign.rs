@@ -147,6 +147,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     match (&first, &second) {
         // A partition may be off the advised grain.
         (_, Err(RealignError::Nothing)) => first,
+        // There are data in the way; contents need not be smaller.
         (Err(error), Err(_)) if error.is_given_up_by_wipe() => first,
         _ => second,
     }

@@ -9,6 +9,7 @@ use crate::error::PlanError;
 use crate::guid::Seed;
 use crate::plan::Format;
 
+/// A size below this needs a unit: 1 MiB, the grain of every tool.
 const SMALLEST_UNSAID: ByteCount = ByteCount::new(1 << 20);
 
 /// The requested size of a partition.
@@ -192,6 +193,7 @@ impl FromStr for Size {
         }
         let other = |error| format!("{error}; or 2048s for sectors, 50% of the space, or rest");
         let size = parse_size(text).map_err(|error| PlanError::Syntax(other(error)))?;
+        // sfdisk and parted take a number without a unit as MiB or sectors.
         if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return wrong(format!(
                 "'{text}' has no unit: write {text}MiB, {text}s for sectors, or {text}B for bytes"

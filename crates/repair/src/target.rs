@@ -121,6 +121,7 @@ pub trait Simulated: Medium {
 pub struct Target<'d> {
     held: Held<'d>,
     identity: Identity,
+    /// The places that may be written; all if absent.
     places: Option<Vec<Span>>,
 }
 

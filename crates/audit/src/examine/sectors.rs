@@ -10,6 +10,7 @@ pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     let declared = options.logical.or(options.assume.logical());
     let stated = matches!(logical.source(), Source::Container(_)).then(|| logical.value());
     match target.kind {
+        // What is declared of a guest's disk is about its storage.
         _ if *logical.source() == Source::Guest => Some(logical.value()),
         DeviceKind::Image => declared.or(stated),
         _ => Some(logical.value()),
@@ -36,6 +37,7 @@ pub fn adopt_tables(target: &mut Target, options: &Options) -> Result<(), ReadEr
 pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
     adopt_tables(target, options)?;
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
+    // In the size adopted, whichever size it was found in.
     read_all(medium, Some(target.topology.logical.value()), None).map(Some)
 }
 

@@ -153,6 +153,7 @@ fn contradicting_hints(place: &Place<'_>, kind: FsKind, fs: &FileSystem) -> Opti
 
 fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Option<ByteCount>) -> Fix {
     let width = stripe.or(chunk);
+    // The tool takes only whole blocks.
     let is_whole = |size: &ByteCount| fs.block != ByteCount::ZERO && size.is_multiple_of(fs.block);
     let Some((unit, stripe)) = chunk.filter(is_whole).zip(width.filter(is_whole)) else {
         return Fix::advice(

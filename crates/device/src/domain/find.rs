@@ -40,6 +40,7 @@ pub type Found = (String, Result<Domain, FindError>);
 #[derive(Debug)]
 pub struct Libvirt {
     limit: Duration,
+    /// Set once it has answered.
     is_local: OnceLock<()>,
 }
 

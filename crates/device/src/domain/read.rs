@@ -66,6 +66,7 @@ impl Domain {
 #[derive(Default)]
 struct Walk {
     open: Vec<String>,
+    /// Open elements of a disk, outermost first.
     kept: Vec<Element>,
     elements: usize,
     root: Option<Element>,

@@ -58,6 +58,7 @@ pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Res
     let out = reader(child.stdout.take(), MAX_DOCUMENT);
     let errors = reader(child.stderr.take(), LARGEST_MESSAGE);
     let Ok(out) = out.recv_timeout(limit) else {
+        // It may have ended in the meantime.
         let _ = child.kill();
         let _ = child.wait();
         return Err(VirshError::Late { command, limit });
@@ -84,10 +85,12 @@ fn reader(from: Option<impl Read + Send + 'static>, largest: u64) -> mpsc::Recei
     let read = move || {
         let mut bytes = Vec::new();
         if let Some(from) = from {
+            // What was read before an error counts.
             let _ = from.take(largest + 1).read_to_end(&mut bytes);
         }
         let _ = sender.send(bytes);
     };
+    // Without a thread, the receiver fails at once.
     let _ = thread::Builder::new().spawn(read);
     receiver
 }

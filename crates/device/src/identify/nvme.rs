@@ -93,6 +93,7 @@ impl NvmeIdentifyNamespace {
         let logical = formats.get(usize::from(current_format))?.logical?;
         let field = |at: usize| u64::from(le16(data, at));
         let zero_based = |at: usize| ByteCount::new((field(at) + 1) * logical.get());
+        // Also 0's based, but 0 has another meaning.
         let unless_zero = |at: usize| (field(at) != 0).then(|| zero_based(at));
         let has_own_atomics = data[24] & 1 << 1 != 0;
         let preferred = |at: usize| (data[24] >> 4 & 0b11 != 0).then(|| zero_based(at));

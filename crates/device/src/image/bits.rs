@@ -6,6 +6,7 @@ use super::host::Host;
 /// At most this many bits are examined at once, because the next change may be far away.
 const MAX_RUN: u64 = 4096;
 
+/// The bit that stands for the first sector of a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     HighFirst,

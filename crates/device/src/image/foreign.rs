@@ -149,6 +149,7 @@ fn follows_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
 
 fn is_lzma(head: &[u8]) -> bool {
     const HEADER: usize = 13;
+    /// lc = 3, lp = 0, pb = 2, as lzma(1) and 7z write.
     const PROPERTIES: u8 = 93;
     /// The largest plausible size: 256 GiB, the same limit that xz uses.
     const MAX_SIZE: u64 = 1 << 38;

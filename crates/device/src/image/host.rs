@@ -24,6 +24,7 @@ struct Page {
 pub(super) struct Host {
     format: Format,
     medium: Box<dyn Medium>,
+    /// The most recently used page comes first.
     pages: Mutex<Vec<Page>>,
 }
 

@@ -21,6 +21,7 @@ mod field {
 
 struct Parallels {
     block: u64,
+    /// Of a map entry, in bytes.
     unit: u64,
 }
 
@@ -60,6 +61,7 @@ impl Map for Parallels {
         let place = match files.own.le32(entry_at)? {
             0 => StoredAt::Zero,
             entry => {
+                // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
                 if start >= files.own.len() {
                     let what = format!("a block at byte {start}, past the end of the file");

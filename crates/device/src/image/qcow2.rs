@@ -64,6 +64,7 @@ struct Extensions {
 
 struct Qcow2 {
     header: Header,
+    /// The file with the data clusters: the image itself, or number 1.
     data: usize,
 }
 
@@ -193,6 +194,7 @@ impl Extensions {
     fn read(host: &Host, raw: &[u8], header: &Header) -> Result<Self, ImageError> {
         let mut found = Self::default();
         let start = if header.version == 2 { field::LEN_OF_V2 } else { be32(raw, field::HEADER_LEN) };
+        // Extensions end where the backing file's name begins, at the latest at the end of the first cluster.
         let cluster = 1_u64 << header.cluster_bits;
         let name_at = be64(raw, field::BACKING_AT);
         let end = if name_at == 0 { cluster } else { name_at.min(cluster) }.min(host.len());

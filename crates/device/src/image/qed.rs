@@ -5,6 +5,7 @@ use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{le32, le64};
 
+/// Cluster sizes in bytes, and table sizes in clusters.
 const CLUSTERS: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
 const TABLES: std::ops::RangeInclusive<u64> = 1..=16;
 

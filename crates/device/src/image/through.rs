@@ -70,6 +70,7 @@ impl Default for Limits {
 /// xz -9 and zstd -19 need half of it.
 const MEMORY: u64 = 128 * MIB;
 
+/// Parts of this size that are all zero are left out of the unpacked file.
 const PART: usize = 64 << 10;
 
 /// Why a compressed file cannot be read through.

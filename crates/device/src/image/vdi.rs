@@ -30,6 +30,7 @@ struct Vdi {
     map_at: u64,
     data_at: u64,
     block: u64,
+    /// Bytes before the data of each block.
     extra: u64,
 }
 

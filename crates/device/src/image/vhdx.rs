@@ -11,6 +11,7 @@ use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, SectorSizes, StoredAt, StoredRun};
 use crate::fields::{array, le16, le32, le64, utf16_le};
 
+/// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
 const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
 const HEADER_LEN: u64 = 4 << 10;
@@ -269,6 +270,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
+/// The byte-wise table of CRC-32C (Castagnoli), reflected.
 const CRC32C: [u32; 256] = {
     let mut table = [0_u32; 256];
     let mut index = 0;

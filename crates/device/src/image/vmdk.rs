@@ -28,6 +28,7 @@ mod field {
     pub(super) const COMPRESSION: usize = 77;
 }
 
+/// A table entry of 1 is a grain of zeros.
 const FLAG_ZERO_GRAINS: u32 = 1 << 2;
 const FLAG_COMPRESSED: u32 = 1 << 16;
 const FLAG_MARKERS: u32 = 1 << 17;
@@ -64,6 +65,7 @@ struct Extent {
 }
 
 struct Vmdk {
+    /// In order on the guest's disk, without gaps.
     extents: Vec<Extent>,
 }
 
@@ -85,6 +87,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         (Some(0), _) | (_, Some(0)) => ("sparse extent", Below::Nothing),
         (Some(at), Some(len)) if len <= MAX_DESCRIPTOR => {
             let descriptor = Descriptor::read(&host, at, len)?;
+            // An extent of a larger image may have room for a descriptor, left empty.
             let variant = if descriptor.extents.is_empty() { "sparse extent" } else { descriptor.variant };
             (variant, open_parent(&descriptor, access)?)
         }
@@ -133,6 +136,7 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
             Data::Zero | Data::Unknown => block,
         };
         extents.push(Extent { start, len: named.len, file: others.len(), data });
+        // Lengths are checked so that their sum stays below 2^63.
         start += named.len;
     }
     let block = if block == 0 { start } else { block };

@@ -33,6 +33,7 @@ const MAJOR_VERSION: u32 = 4;
 const SECURE_DATA: u32 = 1 << 15;
 /// DM_STATUS_TABLE_FLAG: return the table, not the status.
 const STATUS_TABLE: u32 = 1 << 4;
+/// DM_BUFFER_FULL_FLAG: the answer did not fit.
 const BUFFER_FULL: u32 = 1 << 8;
 /// DM_NOFLUSH_FLAG: do not flush anything for the answer.
 const NOFLUSH: u32 = 1 << 11;
@@ -47,6 +48,7 @@ pub(crate) const MAX_TARGETS: usize = 4096;
 /// As `dmsetup table` prints it, without keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableLine {
+    /// In sectors of 512 bytes, as the length.
     pub(crate) start: u64,
     pub(crate) length: u64,
     pub(crate) kind: String,

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use super::{IoctlError, Meant, call};
 
+/// Its number dates from before request numbers encoded sizes.
 const GET_STATUS64: u32 = 0x4C05;
 
 /// `struct loop_info64`.
@@ -19,6 +20,7 @@ struct Info {
     encrypt_type: u32,
     encrypt_key_size: u32,
     flags: u32,
+    // Three texts of bytes, as words of the same length.
     file_name: [u64; 8],
     crypt_name: [u64; 8],
     encrypt_key: [u64; 4],

@@ -33,8 +33,10 @@ const CONTROL: &str = "/dev/mapper/control";
 pub struct Machine {
     sysroot: Option<PathBuf>,
     devices: BTreeMap<String, Entry>,
+    /// Names by `major:minor`.
     numbers: BTreeMap<String, String>,
     mounts: Vec<Mount>,
+    /// Swap files with the device under their file system.
     swap_devices: Vec<String>,
     swap_files: Vec<(PathBuf, Option<String>)>,
     loops: Vec<(LoopUse, Option<String>)>,
@@ -61,6 +63,7 @@ enum Tables {
 
 #[derive(Clone, Debug)]
 pub(super) enum BytesOf {
+    /// It must have this `major:minor`.
     Node(String),
     Copy(PathBuf),
     Not(&'static str),
@@ -201,6 +204,7 @@ impl Machine {
                 return Some(name.clone());
             }
         }
+        // udev's links. A captured tree has none.
         let metadata = self.sysroot.is_none().then(|| fs::metadata(path).ok()).flatten()?;
         metadata.file_type().is_block_device().then(|| self.numbers.get(&number_of(&metadata)).cloned())?
     }
@@ -477,6 +481,7 @@ fn text_of(path: &Path) -> String {
     if fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
         && let Ok(file) = File::open(path)
     {
+        // What was read before an error is kept.
         let _ = file.take(LARGEST_TEXT).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -102,9 +102,12 @@ pub struct Geometry {
     pub disks: u32,
 }
 
+/// The chunks that a member holds until the placement repeats.
 struct Cycle {
+    /// Of the array in a cycle, and rows of one member.
     chunks: u64,
     rows: u64,
+    /// Number in the cycle, and row.
     cells: Vec<(u64, u64)>,
 }
 

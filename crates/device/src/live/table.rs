@@ -81,6 +81,7 @@ fn parsed(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
         "log-writes" => vec![same(words, 0, span)?, On::other(device(words, 1)?)],
         "snapshot-origin" => vec![same(words, 0, span)?],
         "snapshot" | "snapshot-merge" => {
+            // Some chunks are the origin's, the others are in the copy-on-write store.
             let on = vec![On::data(device(words, 0)?, Vec::new()), On::other(device(words, 1)?)];
             return Some(DmTarget { on, chunk: sectors(words, 3)?, ..bare });
         }
@@ -230,6 +231,7 @@ fn raid(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
         let at = parameters.iter().position(|word| *word == name)?;
         parameters.get(at + 1).copied()
     };
+    // Offset and layout are not those of the whole device during a reshape.
     let moving = after("delta_disks").is_some() || after("data_offset").is_some();
     let chunk = sectors(parameters, 0)?;
     let disks = u32::try_from(number(words, count + 2)?).ok()?;

@@ -133,6 +133,7 @@ fn stated_size(answer: &Answer, range: &Range<u64>) -> Result<u64, FetchError> {
         what: stated.map_or_else(|| "it has no Content-Range".to_owned(), short),
     };
     let (first, last, size) = stated.and_then(content_range).ok_or_else(wrong)?;
+    // Positions on a disk are signed for the kernel, and here they fit as well.
     let is_size = i64::try_from(size).is_ok() && size > range.start;
     if is_size && first == range.start && last == range.end.min(size) - 1 { Ok(size) } else { Err(wrong()) }
 }

@@ -31,6 +31,7 @@ pub(crate) struct Budget {
     until: Instant,
     requests: AtomicU64,
     received: AtomicU64,
+    /// What `object_store` makes of it says less.
     failure: Mutex<Option<FetchError>>,
 }
 

@@ -96,6 +96,7 @@ impl Cache {
         }
         let mut used: Vec<u64> = self.blocks.values().map(|block| block.used).collect();
         used.sort_unstable();
+        // More than needed, so that this is rare.
         let limit = used.get((over + MAX_KEPT / 8).min(used.len() - 1)).copied().unwrap_or(u64::MAX);
         self.blocks.retain(|_, block| block.used >= limit);
     }

@@ -99,6 +99,7 @@ impl Service {
         };
         let is_success = answer.status.is_success();
         if !is_success {
+            // It may try another way. If it does not, this is why.
             let source = Box::new(refused_by(&answer));
             budget.set_failure(FetchError::Credentials { host: answer.host.clone(), hint: None, source });
         }

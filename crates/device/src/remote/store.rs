@@ -28,6 +28,7 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(transport: &Arc<Transport>, address: &Address) -> Result<Self, FetchError> {
         let (bucket, connector) = (address.authority(), Connector(Arc::clone(transport)));
+        // What can be repeated is repeated by the transport.
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let store: object_store::Result<Box<dyn ObjectStore>> = match address.scheme() {
             Scheme::Gs => GoogleCloudStorageBuilder::from_env()

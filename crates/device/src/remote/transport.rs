@@ -16,8 +16,10 @@ use crate::remote::error::FetchError;
 
 const MAX_HEADER: usize = 32 << 10;
 
+/// One for each thread that fetches.
 const MAX_IDLE: usize = 16;
 
+/// Metadata servers are near, or do not exist.
 const CREDENTIALS_CONNECT: Duration = Duration::from_secs(3);
 
 const MAX_TEXT: usize = 200;

@@ -15,6 +15,7 @@ use crate::topology::{Figure, Source, Topology};
 pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenError> {
     let file = open_for_reading(path).map_err(OpenError::Io)?;
     let metadata = file.metadata().map_err(OpenError::Io)?;
+    // The path may have been replaced since its type was checked.
     if !metadata.is_file() {
         return Err(OpenError::NotATarget(describe(&metadata)));
     }
@@ -33,6 +34,7 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
         let command = foreign.command(&name);
         let file = open_for_reading(path).map_err(OpenError::Io)?;
         medium = image::unpack(file, packing, limits).map_err(|source| {
+            // No other program can unpack a damaged file either.
             let helps = !matches!(source, UnpackError::Damaged { .. });
             OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
         })?;

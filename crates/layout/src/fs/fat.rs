@@ -37,6 +37,7 @@ mod bpb {
     pub(super) const HIDD_SEC: usize = 28;
     pub(super) const TOT_SEC_32: usize = 32;
     pub(super) const FAT_SZ_32: usize = 36;
+    /// Of FAT32, as those that follow.
     pub(super) const ROOT_CLUS: usize = 44;
     /// Zero for none.
     pub(super) const BK_BOOT_SEC: usize = 50;
@@ -85,6 +86,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
     };
     let root_entries = u64::from(le16(&boot, bpb::ROOT_ENT_CNT));
     let root_sectors = (root_entries * 32).div_ceil(sector.get());
+    // The sum of 16, 40 and 12 bits is far below 2^64.
     let root_at = u64::from(le16(&boot, bpb::RSVD_SEC_CNT))
         + u64::from(byte(&boot, bpb::NUM_FATS)) * u64::from(fat_sectors);
     let data_start = place(view, root_at + root_sectors, sector);
@@ -133,6 +135,7 @@ pub fn has_no_files(view: &View<'_>) -> bool {
     root(view).is_some_and(|root| {
         let mut entries = root.chunks_exact(ENTRY).take_while(|found| byte(found, 0) != entry::END);
         let ends = root.chunks_exact(ENTRY).any(|found| byte(found, 0) == entry::END);
+        // Parts of long names have the attribute of labels, too.
         let is_file =
             |found: &[u8]| byte(found, 0) != entry::FREE && byte(found, entry::ATTR) & entry::VOLUME_ID == 0;
         ends && !entries.any(is_file)
@@ -217,6 +220,7 @@ fn label_in_root(entries: &[u8]) -> Option<Option<String>> {
             return Some(None);
         }
         let attributes = byte(found, entry::ATTR);
+        // A label has no content (libblkid, `search_fat_label`).
         let is_label = byte(found, 0) != entry::FREE
             && attributes & entry::LONG_NAME_MASK != entry::LONG_NAME
             && attributes & (entry::VOLUME_ID | entry::DIRECTORY) == entry::VOLUME_ID

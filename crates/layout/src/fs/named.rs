@@ -67,6 +67,7 @@ mod udf {
 /// fs/{minix,bfs,udf}, `init_sb` of fs/gfs2/ops_fstype.c).
 pub(crate) fn block(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
+        // Of the third version, too, whatever its own block is.
         "minix" => Some(ByteCount::new(minix::BLOCK)),
         // `BFS_BSIZE`, include/uapi/linux/bfs_fs.h.
         "bfs" => Some(ByteCount::new(512)),
@@ -86,6 +87,7 @@ pub(crate) fn recorded_end(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
         "minix" => {
             let superblock = bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?;
+            // In the byte order of the machine that made it.
             minix_end(&superblock, le16, le32).or_else(|| minix_end(&superblock, be16, be32))
         }
         "hfs" | "hfsplus" => hfs_end(&bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?),

@@ -67,6 +67,7 @@ pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
         clusters @ (1 | 2 | 4 | 8 | 16 | 32 | 64) => {
             cluster.checked_mul(u64::from(clusters.unsigned_abs()))?
         }
+        // libblkid accepts larger records, but there are none over 4 KiB.
         log @ -14..=-9 => ByteCount::new(1 << log.unsigned_abs()),
         _ => return None,
     };

@@ -23,6 +23,7 @@ pub(super) fn ext(view: &View<'_>) -> Read {
     const BLOCKS_COUNT_HI: usize = 0x150;
     const RAID_STRIDE: usize = 0x164;
     const RAID_STRIPE_WIDTH: usize = 0x170;
+    /// 1 KiB blocks are recorded as 0 (`EXT4_MIN_BLOCK_LOG_SIZE`), and 64 KiB is the largest block.
     const LOG_BASE: u32 = 10;
     const MAX_LOG_BLOCK: u32 = 16;
     let superblock = bytes(view, 1024, 1024)?;
@@ -194,6 +195,7 @@ pub(super) fn reiserfs(view: &View<'_>) -> Read {
 /// ISO 9660: the primary volume descriptor (ECMA-119, 8.4), in sector 16 of 2048 bytes.
 pub(super) fn iso9660(view: &View<'_>) -> Read {
     const VOLUME_IDENTIFIER: Range<usize> = 40..72;
+    /// In both byte orders, little endian first.
     const LOGICAL_BLOCK_SIZE: usize = 128;
     let descriptor = bytes(view, 32 * 1024, 132)?;
     let block = unit(u64::from(le16(&descriptor, LOGICAL_BLOCK_SIZE)))?;

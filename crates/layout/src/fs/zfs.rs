@@ -34,6 +34,7 @@ const ASHIFT: std::ops::RangeInclusive<u64> = 9..=16;
 const HEADER: usize = 4;
 const XDR: u8 = 1;
 const VERSION_AND_FLAGS: usize = 8;
+/// Set in every label's list.
 const UNIQUE_NAME: u32 = 1;
 
 /// A pair: encoded size, size in memory, length of the name, name, type, number of elements, value. Names and texts

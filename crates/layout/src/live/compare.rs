@@ -258,6 +258,7 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
         let mut problems = on_disk.problems.iter();
         problems.any(|problem| matches!(problem, Problem::OutOfRange { number: of, .. } if *of == number))
     };
+    // Of a dynamic disk, Linux lists the volumes of its database.
     let is_of_kernel =
         matches!(on_disk.kind, TableKind::Kernel | TableKind::Content(_) | TableKind::Foreign(_));
     if is_of_kernel || (on_disk.kind == TableKind::Mbr && on_disk.dynamic().is_some()) {

@@ -54,6 +54,7 @@ pub struct Layer {
     pub remarks: Vec<String>,
 }
 
+/// The most runs of a layer's space that are serialised.
 const RUNS: usize = 64;
 
 fn first_runs<S: Serializer>(space: &[Piece], to: S) -> Result<S::Ok, S::Error> {

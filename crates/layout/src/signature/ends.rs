@@ -9,6 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
 
+/// A sector `backs` sectors before the end is a mark of `content` if `confirm` accepts it.
 struct Mark {
     backs: &'static [u64],
     content: Content,

@@ -40,6 +40,7 @@ const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x
 /// ECMA-167.
 const RECOGNITION: usize = 32 * 1024;
 const GFS: &[u8] = b"\x01\x16\x19\x70";
+/// The last but one word of the superblock, in one of four places.
 const SYSV: &[usize] = &[512 + 504, 9 * 1024 + 512 + 504, 15 * 1024 + 512 + 504, 18 * 1024 + 512 + 504];
 /// Of 512 to 4096 bytes.
 const THIRD_BLOCK: &[usize] = &[1024, 2048, 4096, 8192];
@@ -91,6 +92,7 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     checked(&[32], b"NXSB", "apfs", |w, _| le16(w.from(0), 24) == 1 && le32(w.from(0), 36).is_power_of_two()),
     checked(&[SUPERBLOCK_1K], b"H+", "hfsplus", |w, _| be16(w.from(SUPERBLOCK_1K), 2) == 4),
     checked(&[SUPERBLOCK_1K], b"HX", "hfsplus", |w, _| be16(w.from(SUPERBLOCK_1K), 2) == 5),
+    // In an HFS volume that is only a wrapper of HFS+.
     checked(&[SUPERBLOCK_1K], b"BD", "hfsplus", |w, _| is_hfs(w) && is_wrapper(w)),
     row(&[8192], b"\x49\xE8\x95\xF9", "hpfs"),
     row(&[0], b"\0\0\0ReFS\0", "ReFS"),
@@ -120,6 +122,7 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     row(SYSV, b"\xFD\x18\x7E\x20", "sysv"),
 ];
 
+/// Partition tables of other machines: the kernel may list their partitions, but this crate does not.
 pub(super) const TABLES: &[Magic] = &[
     checked(&[508], b"\xDA\xBE", "sun", is_sun).class(Class::Table),
     row(&[0], b"\x0B\xE5\xA9\x41", "sgi").class(Class::Table),

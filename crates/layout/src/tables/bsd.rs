@@ -24,6 +24,7 @@ const MAX_ENTRIES: usize = (512 - ENTRIES) / ENTRY_BYTES;
 /// The entry "c", usually all of the slice or the disk.
 const WHOLE: usize = 2;
 
+/// In sectors.
 #[derive(Clone, Copy)]
 struct Entry {
     offset: u64,

@@ -44,6 +44,7 @@ impl Stack {
             let end = LbaCount::new(mbr::LBAS).to_bytes(self.block)?;
             (boot_area(starts, self.block), ByteOffset::new(end.get()))
         };
+        // Entries of a damaged table may end past the disk.
         let high = high.min(ByteOffset::new(size.get()));
         Span::between(low, self.before_backup(high))
     }

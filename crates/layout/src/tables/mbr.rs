@@ -211,6 +211,7 @@ struct Walk<'a> {
     reader: &'a Reader<'a>,
     block: BlockSize,
     next: u32,
+    /// The MBR and the EBRs read so far, in all chains.
     seen: BTreeSet<Lba>,
     logical: Vec<Partition>,
     problems: Vec<Problem>,

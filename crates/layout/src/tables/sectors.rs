@@ -18,6 +18,7 @@ use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
 use crate::{fs, signature};
 
+/// All superblocks but the last ones are in these first bytes of a partition.
 const FRONT: usize = 64 * 1024;
 /// A mkfs leaves no more unused at the end: a last group too small for its own tables, or another partial unit.
 const REST: u64 = 4 * MIB;
@@ -35,6 +36,7 @@ const PV_SIZE: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Nothing,
+    /// Content that by its own account does not belong to that partition.
     Else,
     /// Without a recorded size, or with space left in the partition.
     Something,

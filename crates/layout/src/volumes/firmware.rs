@@ -170,6 +170,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let arrays: Vec<&[u8]> = records.chunks(record).filter(|record| has(record, 0, DDF_ARRAY)).collect();
     let [one] = arrays[..] else { return Ok(Err(several(arrays.len()))) };
     let members = usize::from(be16(one, DDF_ELEMENTS));
+    // After the list of member numbers, which has room for the maximum.
     let starts_at = DDF_MEMBERS + 4 * usize::from(be16(&header, DDF_MAX_ELEMENTS));
     let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
     let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));

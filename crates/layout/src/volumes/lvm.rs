@@ -60,6 +60,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let Some(area) = area.or_else(|| Span::new(pv.data_start, ByteCount::ZERO)) else {
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
+    // Extents that the label does not count are its own all the same.
     pv.device_size = pv.device_size.map(|size| size.max(ByteCount::new(area.end().get())));
     let parts = map::Mapper::new(&group, ours).parts();
     Ok(volume(pv, &uuid, Provides::Parts(area, parts), remarks))
@@ -137,6 +138,7 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
     if crc(&header[4..]) != le32(&header, 0) {
         remarks.push(format!("the checksum of its metadata area at byte {start} is wrong"));
     }
+    // The first of its raw_locns is the one committed last.
     let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
     if offset == 0 || size == 0 || le32(&header, 60) & RAW_LOCN_IGNORED != 0 {
         return Ok(None);

@@ -76,6 +76,7 @@ impl Interleaved {
             return None;
         }
         let (tag, sections) = (u64::from(le16(superblock, 10)), u64::from(le32(superblock, 12)));
+        // A journal entry: a sector number, eight bytes for each sector of the block, and the tag.
         let entry = (8 + 8 * per_block + tag).next_multiple_of(JOURNAL_ENTRY_ROUNDUP);
         let mac = if flags & HAVE_JOURNAL_MAC == 0 { 0 } else { JOURNAL_MAC_PER_SECTOR };
         let entries = (JOURNAL_SECTOR_DATA - mac) / entry * JOURNAL_BLOCK_SECTORS;

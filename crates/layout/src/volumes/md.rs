@@ -26,6 +26,7 @@ const RESERVED: u64 = 64 * 1024;
 /// A 1.0 superblock is 16 sectors before the end, rounded down to 8 (`super_1_load`, drivers/md/md.c).
 const END_SECTORS: u64 = 16;
 
+/// Offset of `dev_roles` in a 1.x superblock.
 const ROLES_AT: usize = 256;
 
 /// `MD_FEATURE_RECOVERY_OFFSET`, `MD_FEATURE_RESHAPE_ACTIVE`.
@@ -39,6 +40,7 @@ struct Superblock {
     md: Md,
     name: String,
     uuid: String,
+    /// Whether a reshape from one layout to another is in progress.
     moving: bool,
     remarks: Vec<String>,
 }
@@ -162,6 +164,7 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     };
     // Minor version 91 marks a reshape; its position is all ones if none is in progress.
     let moving = minor > 90 && (word(44), word(45)) != (u32::MAX, u32::MAX);
+    // set_uuid0 to set_uuid3 are words, and so in the machine's byte order.
     let uuid: Vec<u8> = [5, 13, 14, 15].into_iter().flat_map(|index| word(index).to_be_bytes()).collect();
     Some(Superblock { md, name: String::new(), uuid: hex(&uuid), moving, remarks })
 }

@@ -37,6 +37,7 @@ const MAX_BACKUP: u64 = 512 << 20;
 #[serde(rename_all = "snake_case")]
 pub(super) enum Subject {
     Table,
+    /// The marker of a move, over the table of another program.
     Marker,
 }
 
@@ -92,6 +93,7 @@ pub(super) struct BackupFile {
     /// SHA-256 of the JSON of everything else.
     sum: String,
     steps: Vec<Step>,
+    /// Only in a backup of a table.
     pub(super) table: Vec<Beside>,
     pub(super) watched: Vec<Watched>,
     /// Whether an undo has restored the contents: nothing needs the file any more.
@@ -280,6 +282,7 @@ impl Backup {
         file.reverted = true;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".reverted");
+        // Left by an undo that was killed.
         let _ = std::fs::remove_file(&beside);
         file.write_to(beside.as_ref()).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
     }

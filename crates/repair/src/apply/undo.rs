@@ -106,6 +106,7 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
         let is_it =
             |former: &&Partition| former.role == present.role && former.span.start() == present.span.start();
         let Some(former) = restored.partitions.iter().find(is_it) else { continue };
+        // What its contents do not account for was there before.
         let used = used(&Partition { unclaimed: Unclaimed::Nothing, ..present.clone() }, stack.block);
         if former.span.len() < present.span.len() && former.span.len() < used {
             let (partition, restored) = (present.number, former.span.len());

@@ -23,6 +23,7 @@ use crate::{Depth, Present, Target};
 
 /// How often the kernel is asked to reread the table, and the pauses between.
 const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
+/// How long the reason for a reboot is shown.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Receives what a move at boot has to say.
@@ -154,6 +155,7 @@ fn ended(
     match outcome {
         Ok(Outcome::Complete(bad)) => Ok(complete(bad.len())),
         Ok(Outcome::Paused) => Ok(Ended::Paused),
+        // The table is written, and the kernel is asked again later.
         Err(MoveError::Apply(ApplyError::Kernel(_))) => Ok(complete(0)),
         Err(error) => {
             let is_done = matches!(realign.is_done(target), Ok(true));

@@ -79,6 +79,7 @@ impl System {
         }
         self.check_disk(disk)?;
         for generator in &GENERATORS {
+            // The hooks may be gone, and still be in an initramfs.
             if generator.remove(self)? || generator.path(self).is_some() {
                 generator.run(self)?;
             }
@@ -212,6 +213,7 @@ pub(crate) struct Generator {
     program: &'static str,
     arguments: &'static [&'static str],
     hooks: &'static [(&'static str, &'static str)],
+    /// Only for the hooks.
     folder: Option<&'static str>,
 }
 
@@ -285,6 +287,7 @@ impl Generator {
             is_found = true;
         }
         if let Some(folder) = self.folder.filter(|_| is_found) {
+            // It stays if something else is in it.
             let _ = fs::remove_dir(system.path(folder));
         }
         Ok(is_found)

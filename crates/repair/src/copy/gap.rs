@@ -31,6 +31,7 @@ pub(super) struct Gap {
     pub(super) copied: Vec<Span>,
     /// Of each piece of data that is not copied, the first byte.
     left: Vec<ByteOffset>,
+    /// The same between and after partitions.
     unlisted: Vec<ByteOffset>,
 }
 

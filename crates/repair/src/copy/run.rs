@@ -25,6 +25,7 @@ use crate::realign::{Listing, MoveError, Reading, Reference, Which, hibernated, 
 use crate::relocate::{Bad, Disk as _, Disks, FileAccess, Move, Progress, listed, read_rest};
 use crate::target::{Disk, Target};
 
+/// Where the marker of an unfinished copy has its text.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
 
 /// How a copy ended.
@@ -232,6 +233,7 @@ impl Copy {
         let steps = [Step::Write { at: 0, old: Vec::new(), new: first, what: String::new() }];
         let after = After { medium: disk, steps: &steps };
         let mut stack = read_stack(&after, Some(self.plan.block()), None)?;
+        // What is recognised without the first sector is what the new table replaces.
         stack.kind = TableKind::None;
         stack.partitions.clear();
         Ok(encode_over_all(&self.plan, &after, &stack)?)

@@ -33,6 +33,7 @@ struct Held {
     opened: Option<Written>,
 }
 
+/// Changes whenever a file or device is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     /// The time of the last write, and the length.

@@ -17,6 +17,7 @@ use crate::error::PlanError;
 use crate::fingerprint::{bytes_of, gpt_array, gpt_header};
 use crate::plan::{Change, Entry, Plan, primary_is_damaged};
 
+/// Of the header's specified fields, in bytes.
 const HEADER_LENGTH: usize = header::ENTRIES_CRC + 4;
 const REVISION: u32 = 0x0001_0000;
 const PRIMARY_LBA: u64 = 1;
@@ -215,6 +216,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         Some(old) => old.clone(),
         None => CurrentGpt::new(steps.block, plan.table.entries),
     };
+    // If the table is converted, none of its structures is in its final place yet.
     let placed = old.as_ref().filter(|_| plan.converts.is_none());
     let backup = match placed {
         Some(old) if !plan.relocate_backup => old.backup_lba(last),
@@ -289,6 +291,8 @@ fn protect(plan: &Plan, stack: &Stack, last: u64, steps: &mut Steps<'_>) -> Resu
                 put32(&mut sector, at + 12, covered);
             }
         }
+        // One that begins elsewhere, which Linux ignores (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR
+        // lists other partitions after it.
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
             let others =
                 slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));

@@ -357,6 +357,7 @@ fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain,
     Ok((old, new))
 }
 
+/// Records at their bytes.
 pub(crate) type Laid = Vec<(u64, Vec<u8>)>;
 
 pub(crate) fn chains(

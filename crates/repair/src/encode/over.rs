@@ -20,6 +20,7 @@ use crate::lost::Lost;
 use crate::plan::{Change, Entry, Plan};
 
 const SECTOR: usize = mbr::SECTOR_BYTES;
+/// Larger entries are a multiple of this.
 const ENTRY: usize = gpt::ENTRY_BYTES as usize;
 /// The attribute bits of an entry that are reserved and zero (UEFI specification, table 5-8).
 const RESERVED: u64 = 0x0000_FFFF_FFFF_FFF8;
@@ -120,6 +121,7 @@ fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, R
         _ => None,
     }));
     if plan.moves_logical() {
+        // They are written only where the moves may write.
         known.extend(plan.record_sectors());
     }
     let found = structures(medium, stack, plan.block())?;

@@ -12,7 +12,9 @@ use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::kinds;
 
+/// Bytes of its sector that a boot record fills.
 const RECORD: ByteCount = ByteCount::new(512);
+/// Sectors before a partition that are tried for its record.
 const PLACES: u64 = 16;
 
 fn cannot(why: String) -> PlanError {

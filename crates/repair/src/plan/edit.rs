@@ -10,6 +10,7 @@ use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::request::{Grow, Part, Size};
 
+/// A partition that grows, and the new ones that need room after it.
 type Growth<'a> = (Grow, &'a [Part]);
 
 impl Draft<'_> {
@@ -66,6 +67,7 @@ impl Draft<'_> {
                 return Ok(table);
             }
         }
+        // The error reports what is free before these take all of it.
         let sized: Vec<Growth<'_>> = full.into_iter().filter(|(grow, _)| grow.size.is_some()).collect();
         Err(self.attempt(table, &sized).err().map_or(first, |(error, _)| error))
     }
@@ -127,6 +129,7 @@ impl Draft<'_> {
                     self.notes.push(format!("{problem}; this plan does not change the entry"));
                 }
                 (Damage::Table, problem) if stack.is_of_window(problem) => {}
+                // No entry depends on the contents of a partition.
                 (Damage::Contents, Problem::Unreadable { .. }) => {}
                 // It grows, at least to what its contents need.
                 (_, Problem::CutShort { number: Some(number), .. }) if self.request.grows(*number) => {}

@@ -21,6 +21,7 @@ pub(crate) struct Shifted {
 pub(crate) struct Records {
     /// By number of the partition.
     pub(crate) at: Vec<(u32, Lba)>,
+    /// Number and place of their container.
     pub(crate) extended: (u32, Lba, LbaCount),
 }
 

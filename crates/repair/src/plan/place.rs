@@ -90,6 +90,7 @@ impl Draft<'_> {
             free_from = part_end;
             table.partitions.push(self.entry(part, number, slot, span, format, why)?);
         }
+        // Space after the last logical partition belongs to the container and stays free.
         self.close_extended(&mut table, &mut extended, end)?;
         table.partitions.sort_by_key(|entry| entry.number);
         Ok(table)

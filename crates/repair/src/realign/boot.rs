@@ -248,6 +248,7 @@ pub(crate) enum Which {
     New,
 }
 
+/// Bytes of a partition that are written at once, with numbers that depend on its place.
 pub(crate) struct Site {
     offset: ByteCount,
     len: ByteCount,
@@ -293,6 +294,7 @@ pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
             let numbers = vec![Number { at: HIDDEN, len: 4, old: *recorded, new: (*correct)? }];
             Some(vec![Site { offset: ByteCount::ZERO, len: sector, form: Form::BootSector, numbers }])
         }
+        // A boot image in the first sector of the disk is part of the table.
         Reference::Grub { in_partition, core, recorded, correct, pieces } => {
             let listed = pieces.iter().enumerate().map(|(index, old)| {
                 let new =

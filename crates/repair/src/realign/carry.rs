@@ -145,6 +145,7 @@ impl Realign {
                 return Err(differs("its used area has changed since the plan was made: plan again"));
             }
             let anchor = chosen::anchor(partition, self.plan.grain, block);
+            // The grain of the plan may be coarser than the one that chose what is aligned.
             if self.anchor(number) != ByteCount::ZERO
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {

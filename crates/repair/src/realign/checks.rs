@@ -92,6 +92,7 @@ impl Run<'_> {
     fn check_data(&mut self, state: &State, goes_back: bool, steps: &[Step]) -> Result<(), MoveError> {
         let table = self.payload.table(&After { medium: &*self.disk, steps })?;
         let is_over = match state {
+            // The data are in use again, and nothing is written to them.
             State::Moved => table == Some(Table::New),
             State::Back => table == Some(Table::Old),
             State::NotBegun => self.is_new || (table == Some(Table::Old) && goes_back && steps.is_empty()),
@@ -153,6 +154,7 @@ const SPREAD: u64 = 64;
 const REACH: u64 = 128 << 10;
 const LAST: u64 = 4 << 20;
 const SECTOR: usize = 512;
+/// Bytes of SHA-256 that are kept.
 const KEPT: usize = 8;
 /// As JSON.
 const LONGEST: usize = 64;
@@ -160,7 +162,9 @@ const LONGEST: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Witness {
+    /// Where it is before the moves.
     at: u64,
+    /// The first bytes of its hash, in hexadecimal.
     hash: String,
 }
 

@@ -39,6 +39,7 @@ impl Chosen {
 #[derive(Default)]
 struct Sorted {
     moves: Vec<Chosen>,
+    /// On a boundary, with layers to be aligned in their own way.
     inside: Vec<Chosen>,
     /// Off a boundary, with the reason to stay.
     stays: Vec<(u32, String)>,
@@ -172,6 +173,7 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
 pub(super) struct Anchor {
     pub(super) offset: ByteCount,
     pub(super) what: &'static str,
+    /// How the format itself can align them.
     pub(super) way: Option<String>,
 }
 

@@ -119,7 +119,9 @@ impl<'a> Run<'a> {
     }
 }
 
+/// In sectors, at the end of the disk.
 pub(super) const GPT_BACKUP: u64 = 33;
+/// The largest physical sector in which a last title is looked for.
 const LARGEST_BLOCK: u64 = 16 << 10;
 
 pub(super) fn is_in_use(stack: &Stack) -> bool {
@@ -278,6 +280,7 @@ pub fn planned(
     let wanted = Wanted { wipe: is_remote, ..Wanted::default() };
     let realign = match make_looking(situation, &wanted, Look::Ends) {
         Ok(realign) => realign,
+        // A swap area is made again.
         Err(RealignError::Unclaimed { number }) if is_swap(number) => return Err(Unplanned::Other),
         Err(
             error @ (RealignError::Immovable { .. }

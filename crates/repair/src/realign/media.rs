@@ -29,6 +29,7 @@ pub struct JournalFile {
     /// Of a file that was found, without symbolic links: those stay.
     path: PathBuf,
     pub(super) size: ByteCount,
+    /// Whether it was made for a move that has not begun.
     is_new: bool,
     _claim: Claim,
 }

@@ -36,6 +36,7 @@ pub(super) enum Table {
     New,
 }
 
+/// Bytes of the table, in its three forms of the same length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
@@ -97,11 +98,13 @@ pub(super) struct Payload {
     pub(super) realign: Realign,
     places: Vec<Place>,
     records: Vec<Record>,
+    /// Of the table, and of boot sectors in their new places.
     guards: Vec<Guard>,
     boot_guards: Vec<Guard>,
     /// Of the new chain, then of the old one.
     new_guards: Vec<Guard>,
     old_guards: Vec<Guard>,
+    /// The sectors of a GPT that are the same in all three tables.
     rest: Vec<Guard>,
     pub(super) witnesses: Vec<Witness>,
 }
@@ -124,6 +127,7 @@ impl Payload {
             None => Vec::new(),
         };
         if !records.is_empty() {
+            // The MBR alone decides, and may be the same before and after.
             let old = bytes_of(disk, Span::first(realign.plan.block().bytes()))?;
             let (marked, new) = (laid(&old, 0, &enter), laid(&old, 0, &finish));
             places.push(Place { at: 0, old, marked, new, flush: true });

@@ -22,7 +22,9 @@ pub(super) struct Ground {
 pub(super) struct Item {
     pub(super) number: u32,
     pub(super) at: Span,
+    /// The bytes from its start that must be kept; not more than it has.
     pub(super) need: ByteCount,
+    /// The bytes before its start that belong to it.
     pub(super) lead: ByteCount,
     pub(super) grain: Boundary,
 }

@@ -62,6 +62,7 @@ impl Realign {
         let logical = self.plan.table.partitions.iter().filter(is_logical).count();
         let tables = if is_gpt { TABLES.0 } else { TABLES.1 + logical * RECORDS };
         let block_len = usize::try_from(self.plan.block().get()).unwrap_or(0);
+        // Two records of each logical partition, old and new.
         let records = self.plan.table.partitions.len().saturating_mul(block_len * 8);
         let records = if self.plan.moves_logical() { records } else { 0 };
         let tables = (tables + guard::boot_blocks(self).len() * GUARD).max(LEAST).saturating_add(records);

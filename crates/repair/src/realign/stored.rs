@@ -116,6 +116,7 @@ impl Realign {
                     return Err(invalid(format!("partition {} is new or has grown", entry.number)));
                 }
             };
+            // The record of a logical partition may move with it.
             let slot = |was: &Entry| match (entry.slot, was.slot) {
                 (Slot::Logical { .. }, Slot::Logical { .. }) if entry.change != Change::Kept => was.slot,
                 (slot, _) => slot,

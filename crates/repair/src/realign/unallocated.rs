@@ -28,6 +28,7 @@ use crate::target::Disk;
 const PIECE: ByteCount = ByteCount::new(MIB);
 /// For a plan, a longer span is read only at its ends, half of this at each.
 const WHOLE: u64 = 64 * MIB;
+/// Between the ends, and the size of each.
 const SAMPLES: u64 = 512;
 const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
 /// Read at each end of the journal's place.
@@ -54,6 +55,7 @@ impl Realign {
         let claimed = self.claimed();
         let mut debris = Debris::of(medium, self.plan.block());
         let is_nothing = &mut |at, sector: &[u8]| debris.has(at, sector);
+        // The table's own sectors, and the journal, are checked elsewhere.
         let written = self.moves.iter().filter_map(|one| one.destination()).chain(self.plan.new_records());
         for span in written.flat_map(|span| span.gaps(claimed.clone())) {
             let found = first_data(medium, looked_at(span, look), is_nothing).map_err(PlanError::from)?;
@@ -194,8 +196,10 @@ pub(crate) fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
 
 pub(super) struct Debris<'m> {
     medium: &'m dyn Medium,
+    /// In which its table counts.
     block: BlockSize,
     known: Vec<Span>,
+    /// The places of journals, and whether none of it is needed.
     journals: Vec<(Span, bool)>,
 }
 

@@ -151,6 +151,7 @@ fn block_at(job: &Job, at: ByteOffset, end: ByteOffset) -> Option<Span> {
 pub(crate) struct Skip {
     pub(crate) is_on: bool,
     pub(crate) list: Vec<Bad>,
+    /// The journal's block for what is found next.
     pub(crate) next: u64,
 }
 

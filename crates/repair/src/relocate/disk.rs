@@ -192,6 +192,7 @@ impl Disk for FileAccess<'_> {
             if start >= end {
                 break;
             }
+            // There is an error if no data follow.
             let next = rustix::fs::seek(self.0, SeekFrom::Data(start)).map_or(end, |next| next.min(end));
             holes.extend(Span::new(ByteOffset::new(start), ByteCount::new(next.saturating_sub(start))));
             at = next.max(start + 1);

@@ -37,10 +37,12 @@ pub(crate) struct Run<'r, 'd> {
 
 #[derive(Default)]
 pub(crate) struct Behind {
+    /// Durable, and its cache is dropped.
     durable: Option<Written>,
     latest: Option<Written>,
 }
 
+/// Span, the parts of it that were written, and the hash of their bytes.
 struct Written {
     span: Span,
     parts: Vec<Span>,
@@ -97,6 +99,7 @@ impl Run<'_, '_> {
         if !Fault::NoFlush.is_planted() {
             self.disks.flush()?;
         }
+        // That made the window before durable, too.
         self.check_durable()?;
         self.behind.durable = self.behind.latest.take();
         self.begin_check(window)?;

@@ -333,7 +333,9 @@ pub struct Whereabouts {
 #[derive(Clone, Copy, Debug)]
 struct Leg {
     one: Move,
+    /// What is durably in the new place.
     moved: Option<Span>,
+    /// That, and what is on its way, forward or back.
     begun: Option<Span>,
 }
 

@@ -36,7 +36,9 @@ pub(crate) struct Sequence {
 struct Part {
     from: Span,
     to: Span,
+    /// The numbers of its first and of its last window.
     windows: (u64, u64),
+    /// Those that the destination touches, from the lowest to the highest.
     cells: (u64, u64),
 }
 

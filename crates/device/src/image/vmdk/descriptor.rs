@@ -130,6 +130,7 @@ fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     let after = quoted[end + 1..].trim_ascii();
     let offset =
         if after.is_empty() || kind == Kind::Sparse { 0 } else { sectors(after).ok_or_else(wrong)? };
+    // The end of the extent has to be a valid offset too.
     offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(wrong)?;
     Ok(Some(Extent { len, kind, name: quoted[..end].to_vec(), offset }))
 }

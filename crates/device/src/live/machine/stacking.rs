@@ -19,6 +19,7 @@ const SECTOR: u64 = 512;
 /// The kernel keeps these figures in 32 bits.
 const WORD: u64 = 1 << 32;
 
+/// In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     logical: u64,
@@ -78,13 +79,16 @@ fn lcm_not_zero(a: u64, b: u64) -> u64 {
         return a.max(b);
     }
     let common = ByteCount::new(a).common_divisor(ByteCount::new(b)).get();
+    // Both figures have 32 bits, so the product fits.
     (a / common).saturating_mul(b)
 }
 
 struct Member {
     name: String,
     limits: Limits,
+    /// Where the data begins on the member's disk.
     start: u64,
+    /// The optimal size that already makes the member misaligned.
     cause: Option<StackedOptimum>,
 }
 

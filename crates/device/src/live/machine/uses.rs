@@ -29,6 +29,7 @@ pub(super) struct Consumer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Backing {
     Device(String),
+    /// By identity; in a captured tree by name.
     File(Option<FileId>, PathBuf),
 }
 
@@ -317,6 +318,7 @@ impl Machine {
 
     pub(super) fn find_consumers_of_all(&self, root: &Path) -> Vec<Consumer> {
         let mut consumers = Vec::new();
+        // No partition is a consumer, and there may be very many.
         for (name, entry) in self.devices.iter().filter(|(_, entry)| entry.disk.is_none()) {
             let mut add = |label: String, backing: Option<Backing>| {
                 let device = Some(name.clone());

@@ -49,6 +49,7 @@ mod entry {
     pub(super) const MIN_LEN: usize = 0x10;
     pub(super) const NAME_LEN: usize = 0x50;
     pub(super) const NAME_AT: usize = 0x52;
+    /// The lower 48 bits of the reference are the record's number.
     pub(super) const RECORD: u64 = 0xFFFF_FFFF_FFFF;
 }
 

@@ -46,10 +46,12 @@ pub(super) mod attribute {
     /// `flags`: the way it is compressed, or encrypted.
     pub(super) const FLAGS: usize = 0x0C;
     pub(super) const ENCODED: u16 = 0x40FF;
+    /// `res.data_size` and `res.data_off`.
     pub(super) const DATA_LEN: usize = 0x10;
     pub(super) const DATA_AT: usize = 0x14;
     /// The first cluster of this part (`nres.svcn`).
     pub(super) const FIRST_CLUSTER: usize = 0x10;
+    /// `nres.run_off`.
     pub(super) const RUNS_AT: usize = 0x20;
     /// `nres.data_size` and `nres.valid_size`: what follows the latter reads as zeros.
     pub(super) const SIZE: usize = 0x30;
@@ -70,6 +72,7 @@ mod listed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
+    /// The first one's number in the data.
     first: u64,
     count: u64,
     /// `None` for a hole, which reads as zeros.

@@ -43,6 +43,7 @@ pub(crate) enum Flaw {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
+    /// Of the header, or of the array if the header is good.
     pub(crate) at: ByteOffset,
     pub(crate) flaw: Flaw,
     /// The header's other copy, if there is a header at all.
@@ -86,6 +87,7 @@ pub(crate) struct RawEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) used: Vec<RawEntry>,
+    /// The first used entry that was left out.
     pub(crate) cut_at: Option<ByteOffset>,
 }
 

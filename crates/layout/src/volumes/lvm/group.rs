@@ -17,6 +17,7 @@ const MAX_NESTING: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) name: String,
+    /// 32 characters, without the hyphens, as all UUIDs here.
     uuid: String,
     pub(super) extent_size: ByteCount,
     pub(super) physical: Vec<Physical>,

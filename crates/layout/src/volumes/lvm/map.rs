@@ -23,6 +23,7 @@ const MAX_DEPTH: usize = 8;
 const STEPS_EACH: usize = 64;
 const LEAST_STEPS: usize = 4096;
 
+/// Start in its segment or volume, length, and start on the physical volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) start: u64,
@@ -60,7 +61,9 @@ impl Run {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
+    /// In the order of the volume's bytes.
     Content,
+    /// Everything that the volume occupies, in any order.
     Places,
 }
 
@@ -69,6 +72,7 @@ pub(super) struct Mapper<'g> {
     ours: &'g Physical,
     extent: u64,
     steps: Cell<usize>,
+    /// The volumes whose content was followed, for themselves or for another one.
     shown: RefCell<HashSet<&'g str>>,
 }
 

@@ -147,6 +147,7 @@ impl Payload {
                     continue;
                 }
                 let at = place.saturating_add((index * UNIT) as u64);
+                // The first sector also has boot code: nothing says whether that is torn.
                 let Some(found) = self.side(at).filter(|_| at != 0) else { return Ok(None) };
                 let block = self.realign.blocks.floor(ByteOffset::new(at));
                 let is_another =

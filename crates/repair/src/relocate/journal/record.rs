@@ -37,6 +37,7 @@ pub(crate) struct Saved {
     /// Where the window's bytes begin, and how many they are.
     pub(crate) at: u64,
     pub(crate) moved: u64,
+    /// Of all other bytes.
     pub(crate) rest: Hash,
 }
 
@@ -61,6 +62,7 @@ pub(crate) enum Mark {
     Undone,
 }
 
+/// There are enough bytes for each field.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
@@ -221,6 +223,7 @@ pub(crate) fn part_of(sector: &[u8]) -> Option<Span> {
 }
 
 const LIST_MAGIC: &[u8; 8] = b"relobad1";
+/// At most these bytes, or two blocks.
 const MAX_LIST: u64 = 4 << 20;
 const LIST_HEAD: usize = 8 + NAME + 8;
 const ENTRY: usize = 3 * 8;
