@@ -375,7 +375,8 @@ mod tests {
         unlock(&first);
         ioctl::lock::lock_whole(&first).unwrap();
         assert!(matches!(lock(&second), Err(LockError::Locked)));
-        // A record lock of the process would end when any of its open files is closed.
+        // A record lock of the process, rather than of the open file, would end when any of its files is
+        // closed.
         drop(open("disk.img"));
         assert!(matches!(lock(&second), Err(LockError::Locked)));
         unlock(&first);
