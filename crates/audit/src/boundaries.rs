@@ -8,7 +8,6 @@ use crate::catalogue::{self as rules, Code, Rule, Severity};
 /// The grain that every current partitioning tool uses: 1 MiB.
 pub const GRAIN: ByteCount = ByteCount::new(MIB);
 
-/// The name of the chunk of the array that a device is.
 pub(crate) const CHUNK: &str = "RAID chunk";
 
 /// The name of the atomic write boundary in a [`Miss`](crate::Miss).
@@ -27,12 +26,12 @@ pub struct Named {
     pub severity: Severity,
 }
 
-/// Whether a unit is larger than any block that every system mounts, so that each is a read-modify-write.
+/// Larger than any block that every system mounts, so that each block is a read-modify-write.
 pub(crate) fn outgrows_blocks(unit: ByteCount) -> bool {
     unit > USUAL_PHYSICAL
 }
 
-/// The severity of writes of `size` bytes that do not fill a unit: those of less than 4 KiB could be larger.
+/// Writes of less than 4 KiB could be larger.
 pub(crate) fn severity_of_writes(size: ByteCount) -> Severity {
     if size < USUAL_PHYSICAL { Severity::Warning } else { Severity::Advice }
 }
@@ -54,7 +53,6 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     };
     let value = |figure: &Option<Figure<ByteCount>>| figure.as_ref().map(Figure::value);
     let physical = topology.physical.value();
-    // An optimal I/O size that cannot be true is not a boundary.
     let io_opt = crate::optimum::boundary(topology);
     add("physical sector", Some(physical), rules::START_STRADDLES);
     add("indirection unit", value(&topology.indirection_unit), rules::OFF_INDIRECTION_UNIT);
@@ -67,7 +65,7 @@ pub fn named_boundaries(topology: &Topology) -> Vec<Named> {
     named
 }
 
-/// All boundaries of a good start that are more than advice, combined, with the atomic unit, if they agree.
+/// More than advice, combined, with the atomic unit, if they agree.
 pub(crate) fn required(topology: &Topology) -> Option<Boundary> {
     let atomic = topology.atomic.as_ref().and_then(|figure| figure.value().start_boundary());
     let costly = named_boundaries(topology).into_iter().filter(|named| named.severity > Severity::Advice);

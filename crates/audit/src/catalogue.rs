@@ -1,9 +1,9 @@
-//! The rules: the list of them and, by subject in the modules below, the text that `straddle explain` prints for
-//! each. A code never changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and S04x
-//! the table, S05x and S06x layers and file systems, S07x image containers, S08x the running kernel.
+//! The rules: the list of them and, by subject in the modules below, the text of `straddle explain`. A code never
+//! changes its meaning. New rules take new numbers: S00x placement, S02x the device, S03x and S04x the table, S05x
+//! and S06x layers and file systems, S07x image containers, S08x the running kernel.
 //!
-//! A rule is a line of the list, a definition, and a place that finds it; the compiler rejects one without the others.
-//! Findings are made with the names listed here ([`START_STRADDLES`]) and compared by code
+//! A rule is a line of the list, a definition, and a place that finds it; the compiler rejects one without the
+//! others. Findings are made with the names listed here ([`START_STRADDLES`]) and compared by code
 //! ([`Code::START_STRADDLES`]), so that a comparison does not count as a use.
 
 mod container;
@@ -23,8 +23,7 @@ use serde::Serialize;
 pub(crate) use rule::{About, Definition};
 pub use rule::{Kind, Rule, Severity};
 
-/// Defines [`Code`], [`RULES`] and the names with which findings are made from one list of rules: the code, the name,
-/// the usual severity, the kind of its findings, and what it examines.
+/// One list of rules: the code, the name, the usual severity, the kind of its findings, and what it examines.
 macro_rules! rules {
     ($($subject:ident { $($code:ident $name:ident: $severity:ident $kind:ident $about:ident,)* })*) => {
         /// The code of a rule. Variants are in order, and the name of each is the text of its code.

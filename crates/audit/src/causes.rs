@@ -12,10 +12,8 @@ use crate::catalogue::Code;
 use crate::finding::{About, Cause, Finding, Findings, Fix, Kind, Place, Reported, Severity, Subject};
 use crate::{Context, layers};
 
-/// A target of a run and the findings on it. Devices are named as the kernel does.
 pub(crate) struct Seen<'a> {
     pub(crate) name: &'a str,
-    /// The target's own device.
     pub(crate) device: Option<&'a str>,
     /// The devices that stand on the target or on one of its partitions.
     pub(crate) above: BTreeSet<String>,
@@ -26,7 +24,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) findings: &'a mut Findings,
 }
 
-/// Determines which findings on a target follow from which others, provided that both end up reported.
+/// Which findings on a target follow from which others, provided that both end up reported.
 pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     for partition in &context.stack.partitions {
         let number = Subject::Partition(partition.number);
@@ -40,14 +38,14 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
                 finding.follows = vec![cause.clone()];
             }
         }
-        // Pages that would be in whole units if the file system started on a boundary.
+        // Pages in whole units if the file system started on a boundary.
         let is_of_page =
             |f: &&mut Finding| f.rule.code == Code::PAGE_STRADDLES && f.subject == number && f.at == start;
         for finding in findings.iter_mut().filter(is_of_page).filter(|_| fills_units(context)) {
             finding.follows = vec![cause.clone()];
         }
     }
-    // Only the shift of such a device can be fixed, in what it stands on.
+    // The shift can only be fixed in what such a device stands on.
     if !matches!(context.kind, DeviceKind::Md | DeviceKind::DeviceMapper | DeviceKind::Loop) {
         return;
     }
@@ -64,19 +62,19 @@ pub(crate) fn suspect(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Whether a page is whole units, or a part of one, of each kind that the drive has.
+/// Whole units, or a part of one, of each kind that the drive has.
 fn fills_units(context: &Context<'_>) -> bool {
     let unit = context.topology.indirection_unit.as_ref().map(|figure| figure.value());
     let mut units = unit.into_iter().chain([context.topology.physical.value()]);
     context.page.is_some_and(|page| units.all(|unit| layers::filesystems::is_whole(page, unit)))
 }
 
-/// Whether the finding reports that the device's own addresses are shifted, or cannot be aligned.
+/// The device's own addresses are shifted, or cannot be aligned.
 fn is_shift(finding: &Finding) -> bool {
     finding.rule.code == Code::FIRMWARE_OFFSET || finding.rule.code == Code::KERNEL_MISALIGNED
 }
 
-/// Whether the missed boundary would be met if the device's addresses were not shifted.
+/// Would be met if the device's addresses were not shifted.
 fn is_shifted(finding: &Finding) -> bool {
     let Some((miss, at)) = finding.miss.zip(finding.at) else { return false };
     let unshifted = Boundary::multiples_of(miss.boundary.size());
@@ -84,7 +82,6 @@ fn is_shifted(finding: &Finding) -> bool {
     finding.layer.is_empty() && !stays && unshifted.is_some_and(|boundary| boundary.is_aligned(at))
 }
 
-/// Keeps only causes that are reported, and removes the fix of every finding that still has a cause.
 pub(crate) fn settle(findings: &mut [Finding]) {
     let reported: Vec<Cause> =
         findings.iter().filter(|f| f.reported == Reported::Here).map(Cause::of).collect();
@@ -102,7 +99,7 @@ fn has_commands(finding: &Finding) -> bool {
     finding.fix.as_ref().is_some_and(|fix| !fix.commands.is_empty())
 }
 
-/// Removes the commands that change an image which is to be converted: they would change the old one.
+/// Commands that change an image which is to be converted would change the old one.
 fn wait_for_the_conversion(findings: &mut [Finding]) {
     let is_conversion =
         |f: &&Finding| f.rule.about == About::Container && f.reported == Reported::Here && has_commands(f);
@@ -118,7 +115,6 @@ fn wait_for_the_conversion(findings: &mut [Finding]) {
     }
 }
 
-/// Replaces the fix of a boot sector by advice if the partition is to be moved from this place.
 fn wait_for_the_move(findings: &mut [Finding]) {
     let moves = |f: &&Finding| {
         f.reported == Reported::Here
@@ -139,7 +135,6 @@ fn wait_for_the_move(findings: &mut [Finding]) {
     }
 }
 
-/// Determines which findings on a device follow from other targets below it, and from layers on those.
 pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     for upper in 0..seen.len() {
         let Some(causes) = below(seen, upper).filter(|causes| !causes.is_empty()) else { continue };
@@ -155,7 +150,7 @@ pub(crate) fn follow_down(seen: &mut [Seen<'_>]) {
     }
 }
 
-/// All misalignments below `upper`. `None` if one is not reported, or may be on a disk that was not examined.
+/// `None` if a misalignment is not reported, or may be on a disk that was not examined.
 fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     let device = seen[upper].device?;
     let is_seen = |disk: &String| seen.iter().any(|lower| lower.device == Some(disk));
@@ -175,7 +170,7 @@ fn below(seen: &[Seen<'_>], upper: usize) -> Option<Vec<Cause>> {
     Some(causes)
 }
 
-/// The cause that a finding on the target `lower` is for findings above, at the target where it is reported.
+/// At the target where it is reported.
 fn cause_of(seen: &[Seen<'_>], lower: usize, finding: &Finding) -> Option<Cause> {
     let at = |seen: &Seen<'_>, finding| Cause { target: Some(seen.name.to_owned()), ..Cause::of(finding) };
     match &finding.reported {
@@ -194,11 +189,10 @@ fn is_phase(finding: &Finding) -> bool {
     finding.miss.is_some_and(|miss| miss.boundary.phase().get() != 0)
 }
 
-/// The rules for a layer whose data begins off a physical sector.
 const LAYER_STARTS: [Code; 4] =
     [Code::MD_DATA_STRADDLES, Code::PV_DATA_STRADDLES, Code::LUKS_PAYLOAD_STRADDLES, Code::PAYLOAD_STRADDLES];
 
-/// Whether a finding reports a misaligned start of a disk, a partition, or a layer's data.
+/// Of a disk, a partition, or a layer's data.
 fn is_off(finding: &Finding) -> bool {
     let is_start = match finding.rule.about {
         About::Placement => finding.rule.kind == Kind::Alignment && finding.rule.code != Code::END_STRADDLES,
@@ -208,12 +202,11 @@ fn is_off(finding: &Finding) -> bool {
 }
 
 impl Seen<'_> {
-    /// Whether `device` stands on the subject of `finding`, of the first layer or below.
     fn is_below(&self, device: &str, finding: &Finding) -> bool {
         let layers = finding.layer.iter().filter(|step| !step.is_partition()).count();
         let stands = match finding.subject {
             Subject::Partition(number) => self.on.get(&number).is_some_and(|above| above.contains(device)),
-            // A device that stands on a partition does not stand on the disk itself.
+            // A device on a partition does not stand on the disk itself.
             Subject::Disk => {
                 self.above.contains(device) && !self.on.values().any(|above| above.contains(device))
             }

@@ -1,7 +1,7 @@
 //! Whether the layers on a misaligned start make up for it.
 //!
-//! A start is judged by the data on it. LVM and cryptsetup follow the kernel's alignment offset by default: on a
-//! misaligned partition their data is aligned, and moving the partition would misalign it.
+//! LVM and cryptsetup follow the kernel's alignment offset by default: their data on a misaligned partition is
+//! aligned, and moving the partition would misalign it.
 
 use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer, Lv, Pv};
@@ -10,20 +10,17 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use crate::way::called;
 
-/// The RAID level of an array that concatenates its members.
 const LINEAR: i32 = -1;
 
-/// How the layers above a misaligned start compare with the boundary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Above {
-    /// The layers whose data is on the boundary again.
+    /// Layers whose data is on the boundary again.
     pub(crate) back: Vec<String>,
-    /// The layers whose data also misses the boundary.
+    /// Layers whose data also misses it.
     pub(crate) off: Vec<String>,
 }
 
 impl Above {
-    /// Examines everything that stands on a start; `boundary` is the one that the start misses.
     pub(crate) fn of<'a>(layers: impl IntoIterator<Item = &'a Layer>, boundary: Boundary) -> Self {
         let mut above = Self::default();
         layers.into_iter().for_each(|layer| above.look(layer, boundary));
@@ -39,7 +36,7 @@ impl Above {
     }
 
     fn look(&mut self, layer: &Layer, boundary: Boundary) {
-        // Volumes on other disks, or in a pool, have no place of their own here.
+        // Volumes on other disks, or in a pool, have no place here.
         if matches!(layer.facts, Facts::Lv(_)) && layer.space.is_empty() {
             return;
         }
@@ -79,7 +76,6 @@ impl Above {
         }
     }
 
-    /// Replaces the entries of `off` from `since` on by the name of the volume or partition that contains them.
     fn name_off(&mut self, since: usize, name: impl Fn() -> String) {
         if self.off.len() > since {
             self.off.truncate(since);
@@ -103,7 +99,7 @@ impl Above {
     }
 }
 
-/// Whether a layer is an array whose first bytes, and with them the signature of its contents, lie on another member.
+/// Its first bytes, and with them its contents' signature, lie on another member.
 pub(crate) fn begins_elsewhere(layer: &Layer) -> bool {
     let Facts::Md(md) = &layer.facts else { return false };
     let is_spread = md.level == LINEAR || md.stripe().is_some();
@@ -121,7 +117,6 @@ pub(crate) fn above_partition<'a>(
     table.children.iter().filter(move |child| child.below.start() == start)
 }
 
-/// The first run on this drive of a partition of a nested table, in the partition's own space.
 pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     table.space.iter().find_map(|piece| {
         let below = piece.span.start().max(partition.span.start());
@@ -133,7 +128,7 @@ pub(crate) fn nested(table: &Layer, partition: &Partition) -> Option<Piece> {
     })
 }
 
-/// The runs of a volume. All pieces of a striped segment are misaligned by as much as its start: each is one run.
+/// All pieces of a striped segment are misaligned by as much as its start: each is one run.
 fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for piece in space {
@@ -153,7 +148,6 @@ fn of_segments(lv: &Lv, space: &[Piece]) -> Vec<Piece> {
     pieces
 }
 
-/// The runs of a PV's space, which is relative to the PV's first byte, made relative to its first extent.
 fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     let counted = |piece: &Piece| {
         let start = piece.span.start().checked_since(pv.data_start)?;
@@ -163,8 +157,8 @@ fn from_first_extent(layer: &Layer, pv: &Pv) -> Vec<Piece> {
     layer.space.iter().filter_map(counted).collect()
 }
 
-/// The runs of a layer's data, for a physical volume from the first extent on. All chunks of a striped RAID member are
-/// misaligned by as much as the first, and so is a member without known runs, such as a spare.
+/// Of a physical volume from the first extent on. All chunks of a striped RAID member are misaligned by as much as
+/// the first, and so is a member without known runs, such as a spare.
 pub(crate) fn data(layer: &Layer) -> Vec<Piece> {
     match &layer.facts {
         Facts::Pv(pv) => from_first_extent(layer, pv),

@@ -28,7 +28,6 @@ struct Demand {
     name: &'static str,
     unit: u64,
     sentence: &'static str,
-    /// The command of `qemu-img` that converts to the format.
     conversion: &'static str,
 }
 
@@ -102,7 +101,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Compares the size with the declared sectors or the table's, and with 512; no assumed one counts.
+/// Compares the size with declared, table and 512-byte sectors; assumed ones do not count.
 fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (logical, physical) = (context.topology.logical.value().bytes(), &context.topology.physical);
     let (unit, name, severity, effect) =
@@ -127,7 +126,6 @@ fn check_size(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding { severity, ..finding });
 }
 
-/// How far the image's size is past a multiple of `unit`, and a sentence that has the unit as `called`.
 fn past_multiple(context: &Context<'_>, unit: ByteCount, called: &str) -> Option<(Miss, String)> {
     let size = context.size.get();
     let miss = Miss::of("sector", Boundary::multiples_of(unit)?, ByteOffset::new(size))?;
@@ -159,7 +157,7 @@ fn for_platform(context: &Context<'_>, platform: Platform) -> Option<Finding> {
     Some(Finding { severity, ..Finding::on_disk(rules::IMAGE_SIZE, None, message).fixed_by(fix) })
 }
 
-/// How the image becomes a multiple of `unit` long. Only a raw one keeps its exact size in every tool.
+/// Only a raw image keeps its exact size in every tool.
 fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     let size = context.size.get().checked_next_multiple_of(unit.get()).unwrap_or(context.size.get());
     let file = operand(context.file);
@@ -184,13 +182,13 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
     Fix::advice(format!("extend the image: {how}truncate -s {size} {raw}{backup}{convert}"))
 }
 
-/// Checks the guest's blocks against the host's physical sectors, assumed to be those of the guest's layout.
+/// The host's physical sectors are assumed to be those of the guest's layout.
 fn check_placement(context: &Context<'_>, container: &Container, findings: &mut Vec<Finding>) {
     let physical = context.topology.physical.value();
     let Some(placed) = container.placement.first_below(physical) else { return };
     let Some(boundary) = Boundary::multiples_of(physical) else { return };
     let past = boundary.skew(placed.guest, placed.host);
-    // A container block smaller than the boundary may begin inside a sector of the guest.
+    // A container block smaller than the boundary may begin inside a guest's sector.
     let what = if boundary.past(placed.host) == past { "" } else { "so the guest's boundaries are " };
     let message = format!(
         "{} ({}) stores byte {} of the guest's disk at byte {} of the file, {what}{} bytes past a {}-byte \

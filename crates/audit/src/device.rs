@@ -78,7 +78,7 @@ fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
 }
 
-/// Describes the starts that parted and LVM (`set_pe_align`) would derive from this optimal I/O size.
+/// By parted and LVM (`set_pe_align`), from this optimal I/O size.
 fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
     let block = context.topology.logical.value();
     let grain = ByteCount::new(MIB);
@@ -149,7 +149,7 @@ fn firmware_offset(context: &Context<'_>) -> Option<Finding> {
     Some(Finding::on_disk(rules::FIRMWARE_OFFSET, Some(at), message).fixed_by(Fix::advice(summary)))
 }
 
-/// The origin of an alignment offset, and advice on it. Only a drive has a jumper.
+/// Only a drive has a jumper.
 fn reason_of_offset(context: &Context<'_>, offset: ByteCount) -> (&'static str, &'static str) {
     let block = context.topology.logical.value();
     let at_63 = Boundary::new(context.topology.physical.value(), offset)
@@ -203,7 +203,7 @@ fn disagreement(context: &Context<'_>) -> Option<Finding> {
                 | Source::Guest
         )
     };
-    // Nothing is reported if the user declared the figure, or the list of misreporting drives corrected it.
+    // Declared by the user, or corrected by the list of misreporting drives.
     if settled(physical.source()) {
         return None;
     }
@@ -225,7 +225,6 @@ fn disagreement(context: &Context<'_>) -> Option<Finding> {
     Some(Finding::on_disk(rules::SOURCES_DISAGREE, None, message))
 }
 
-/// Compares the sectors that a guest is shown with those of what its disk is stored on.
 fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
     let guest = context.topology.guest.as_ref()?;
     let Sectors { logical, physical } = guest.shown?;
@@ -234,7 +233,7 @@ fn shown_smaller(context: &Context<'_>) -> Option<Finding> {
         return None;
     }
     let Guest { domain, disk, .. } = guest;
-    // Sectors that the storage does not even address are read and written again by the host.
+    // The host reads and writes again sectors that the storage does not address.
     let (severity, who) = match logical < below {
         true => {
             (rules::GUEST_SHOWN_SMALLER.severity, "the host does a read-modify-write for each smaller write")

@@ -90,8 +90,7 @@ pub struct Options {
 /// What is known about moves of the partitions of a target with this name.
 pub type Movers = fn(&Examiner, &str, &Target, &Stack) -> Moves;
 
-/// What else is examined in the same run. A disk that shows only part of an array is judged in full if the
-/// array is examined too.
+/// What else is examined in the same run. A disk with only part of an array is judged in full if the array is, too.
 #[derive(Clone, Debug)]
 pub enum Alongside {
     /// Every disk of the machine.
@@ -153,9 +152,9 @@ impl ExamineError {
 /// Examines targets, all with the same options.
 pub struct Examiner {
     options: Options,
-    /// The kernel's block devices, read once, and only if a target is one of them.
+    /// Read once, and only if a target is a block device.
     machine: Arc<OnceLock<Machine>>,
-    /// The connections to servers, made only if a target is on one.
+    /// Made only if a target is on a server.
     #[cfg(feature = "remote")]
     client: OnceLock<straddle_device::remote::Client>,
 }
@@ -171,8 +170,7 @@ impl Examiner {
         }
     }
 
-    /// Creates an examiner with the same options and view of the machine, but for what is declared of the
-    /// targets' sectors.
+    /// Creates an examiner with the same options and view of the machine, but other declared sectors of targets.
     #[must_use]
     pub fn assuming(&self, assume: straddle_device::Assume) -> Self {
         let open = straddle_device::Options { assume, ..self.options.open.clone() };
@@ -227,7 +225,7 @@ impl Examiner {
         if !matches!(stack.kind, TableKind::Foreign(_) | TableKind::Kernel | TableKind::None)
             && matches!(recognised, Recognised::Nothing(_))
         {
-            // What a command writes for the leftover overwrites the other.
+            // The commands would overwrite the other content.
             findings.withhold_commands(|_| true);
         }
         let unseen = match &recognised {
@@ -236,10 +234,10 @@ impl Examiner {
         };
         let nothing = nothing(&recognised, &stack);
         let judgement = Judgement::of(&findings, recognised);
-        // With findings, the status reports them and cannot give this reason: it becomes a remark.
+        // With findings, the status cannot give this reason: it becomes a remark.
         target.remarks.extend(unseen.clone().filter(|_| judgement.not_judged().is_none()));
         let is_unread = target.medium.is_none();
-        // A run may keep thousands of targets; their files need not stay open.
+        // A run may keep thousands of targets.
         target.medium = None;
         let costs = costs(options, &findings);
         let exceptions = exception::met(&options.exceptions, &name, &findings);
@@ -268,7 +266,7 @@ impl Examiner {
     pub fn merge(&self, examined: &mut [&mut Examined]) {
         member::settle(examined);
         joined::settle(examined, &self.options);
-        // Without the kernel's view it is unknown which targets share a device.
+        // Only the kernel's view shows which targets share a device.
         if let Some(machine) = self.machine.get().filter(|_| examined.len() > 1) {
             joined::merge(examined, machine);
         }
@@ -291,14 +289,13 @@ impl Examiner {
     }
 }
 
-/// The longest span in which data are looked for: commands of other programs move partitions by less.
+/// Commands of other programs move partitions by less.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
-/// The usual size of the entries of a GPT, which follow two logical sectors.
+/// The usual size of a GPT's entries, which follow two logical sectors.
 const ENTRIES: usize = 16 << 10;
 const SECTOR: usize = 512;
 
-/// Reads what a target holds: its table, or the kernel's list of partitions if it cannot be read.
 fn read(target: &mut Target, options: &straddle_device::Options) -> Result<Stack, ReadError> {
     let block = sectors::known(target, options);
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
@@ -309,7 +306,6 @@ fn read(target: &mut Target, options: &straddle_device::Options) -> Result<Stack
             Ok(by_kernel())
         }
         Ok(stack) => Ok(stack),
-        // The table cannot be read, but the disk's sizes and the kernel's list are known.
         Err(ReadError::Io { at, source }) => {
             let mut stack = by_kernel();
             stack.problems.push(Problem::Unreadable { number: None, at, why: source.to_string() });
@@ -323,7 +319,7 @@ fn read(target: &mut Target, options: &straddle_device::Options) -> Result<Stack
     }
 }
 
-/// Refuses a device that is gone. The kernel may remove it later: it is looked for `times`, every 0.1 s.
+/// The kernel may remove it later: it is looked for `times`, every 0.1 s.
 fn check_there(target: &Target, options: &Options, times: u32) -> Result<(), ExamineError> {
     let name = target.kernel_name.as_ref().filter(|_| options.open.sysroot.is_none());
     let Some((name, node)) = name.zip(target.node.as_ref()) else { return Ok(()) };
@@ -346,7 +342,6 @@ fn costs(options: &Options, findings: &Findings) -> Vec<Option<Cost>> {
     findings.iter().map(price).collect()
 }
 
-/// Why there is nothing to judge, where that is not an error.
 fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
     match stack.kind {
         _ if *recognised == Recognised::Blank => Some("nothing to check: no partition table and no contents"),
@@ -357,7 +352,7 @@ fn nothing(recognised: &Recognised, stack: &Stack) -> Option<&'static str> {
     }
 }
 
-/// Why a table's sectors are in doubt, or a remark on that. In doubt no command writes: it might hit data.
+/// In doubt no command writes: it might hit data.
 fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) -> Option<String> {
     findings.withhold_commands(Fix::writes_table);
     if doubt.is_likelier {
@@ -367,7 +362,7 @@ fn doubted(doubt: sectors::Doubt, target: &mut Target, findings: &mut Findings) 
     None
 }
 
-/// Returns every finding. `name` is the target's, `local` that of the file that commands are for.
+/// `name` is the target's, `local` that of the file that commands are for.
 fn audit(
     examiner: &Examiner,
     (name, local): (&str, &str),
@@ -385,7 +380,7 @@ fn audit(
         false => first_written(target, stack, span),
     };
     let context = Context {
-        // Partitioning tools would overwrite the format of an image that is not raw: it is connected first.
+        // Partitioning tools would overwrite the format of such an image: it is connected first.
         target: if in_container { connected::NODE } else { &node },
         file,
         is_image: target.kind == DeviceKind::Image && !in_container,
@@ -413,9 +408,9 @@ fn asked(options: &Options, name: &str, target: &Target) -> Asked {
     Asked { only, ignore, exceptions, partition: target.partition }
 }
 
-/// The first byte of a span that is written; its first byte if that is not known.
+/// The first byte of the span if that is not known.
 fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffset> {
-    // Of an object on a server a copy is checked again ([`object::remark_copy`]).
+    // A copy of an object is checked again ([`object::remark_copy`]).
     if target.address.is_some() {
         return None;
     }
@@ -424,7 +419,7 @@ fn first_written(target: &Target, stack: &Stack, span: Span) -> Option<ByteOffse
     medium.map_or(unknown, |medium| written_in(medium, stack, span).unwrap_or(unknown))
 }
 
-/// The same, without the remains of an earlier copy of this disk's GPT.
+/// Without the remains of an earlier copy of this disk's GPT.
 fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<ByteOffset>, ReadError> {
     let mut own = Vec::new();
     if stack.kind == TableKind::Gpt {
@@ -451,7 +446,7 @@ fn written_in(medium: &dyn Medium, stack: &Stack, span: Span) -> Result<Option<B
     Ok(None)
 }
 
-/// Attaches the kernel's view of a device; returns where they differ. It does not see a guest's writes.
+/// The kernel does not see a guest's writes.
 fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> Vec<Disagreement> {
     let name = target.kernel_name.as_ref().filter(|_| target.topology.guest.is_none());
     let Some(name) = name else { return Vec::new() };
@@ -461,7 +456,6 @@ fn attach_live(target: &mut Target, examiner: &Examiner, stack: &mut Stack) -> V
     disagreements
 }
 
-/// Remarks that an image was read through its compression, and how to unpack it for the commands.
 fn read_through(target: &mut Target, findings: &Findings) {
     let Some(through) = &target.through else { return };
     let (what, command) = (through.packing.a_file(), &through.command);

@@ -80,7 +80,7 @@ pub fn count_rmw(io: Io, boundary: Boundary) -> Option<RmwCount> {
             Some(Coverage { touched, partial: sum.partial.checked_add(one.partial)? })
         })
     };
-    // The remainders of the writes repeat with a period: one period is counted and multiplied.
+    // The remainders of the writes repeat: one period is counted and multiplied.
     let period = boundary.period(io.size);
     let (rounds, rest) = (io.count / period, sum(io.count % period)?);
     let round = sum(if rounds == 0 { 0 } else { period })?;
@@ -95,10 +95,10 @@ pub fn count_rmw(io: Io, boundary: Boundary) -> Option<RmwCount> {
     })
 }
 
-/// Characters from one boundary to the next.
+/// Characters.
 const CELLS_PER_UNIT: u64 = 8;
 
-/// The largest number of units drawn: a longer line would not fit a terminal.
+/// In units: a longer line would not fit a terminal.
 const LARGEST_PICTURE: u64 = 8;
 
 /// Draws `span` over the units of `boundary`: `|` where a unit begins, `#` for the span's bytes and `.` for
@@ -114,7 +114,6 @@ pub fn picture(boundary: Boundary, span: Span) -> Option<String> {
     let unit = boundary.size().get();
     let mut line = String::from("|");
     for index in 0..coverage.touched * CELLS_PER_UNIT {
-        // The bytes of the cell, relative to the boundary at or before the span.
         let from = unit.checked_mul(index)? / CELLS_PER_UNIT;
         let to = unit.checked_mul(index + 1)? / CELLS_PER_UNIT;
         let cell = Span::new(ByteOffset::new(from), ByteCount::new(to - from))?;

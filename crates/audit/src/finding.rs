@@ -1,7 +1,7 @@
 //! Findings, their fixes, and the list that an audit makes of them.
 //!
-//! Invariants: a list of findings comes from [`run`](crate::run) only. None is removed, replaced or reordered
-//! afterwards, so that a verdict takes all of them into account.
+//! Invariants: a list of findings comes from [`run`](crate::run) only; none is removed, replaced or reordered
+//! afterwards.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -252,7 +252,6 @@ fn is_disk(subject: &Subject) -> bool {
 }
 
 impl Cause {
-    /// The cause that a finding is for others of the same target.
     pub(crate) fn of(finding: &Finding) -> Self {
         Self { code: finding.rule.code, subject: finding.subject, target: None }
     }
@@ -382,7 +381,6 @@ pub struct Findings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Container,
-    /// One whose contents are listed by a table that is not read.
     Unread,
     Data,
 }
@@ -402,7 +400,6 @@ impl Findings {
         self.iter().flat_map(Finding::fixes).any(|fix| !fix.commands.is_empty())
     }
 
-    /// Removes the commands of fixes that `would_harm`, and alternatives that would.
     pub(crate) fn withhold_commands(&mut self, would_harm: impl Fn(&Fix) -> bool) {
         for finding in &mut self.list {
             finding.alternative.take_if(|fix| would_harm(fix));
@@ -410,7 +407,7 @@ impl Findings {
         }
     }
 
-    /// Makes one command of those of each fix that is `wanted`; `joined` receives them joined by `&&`.
+    /// The commands of each `wanted` fix become one; `joined` receives them joined by `&&`.
     pub(crate) fn join_commands(&mut self, wanted: impl Fn(&Fix) -> bool, joined: impl Fn(&str) -> String) {
         for finding in &mut self.list {
             for fix in finding.fixes_mut().filter(|fix| wanted(fix)) {

@@ -1,33 +1,27 @@
 //! What contents need of the logical sectors of what they are on.
 //!
-//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Where a layer does not fit,
-//! nothing is said of what is on it.
+//! Invariants: it alone decides that, for `check` and for `plan --convert-table`. Nothing is reported on top of a
+//! layer that does not fit.
 //!
 //! Linux reads and writes nothing smaller than a logical sector:
 //!
 //! | content | needs | otherwise |
 //! |---|---|---|
 //! | ext2, ext3, ext4 | block >= sector | "bad block size" (`sb_min_blocksize`, fs/ext4/super.c) |
-//! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (`xfs_readsb`,
-//! fs/xfs/xfs_mount.c) |
-//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c,
-//! fs/exfat/super.c) |
+//! | XFS | sector and log sector >= sector | "device supports %u byte sectors (not %u)" (fs/xfs/xfs_mount.c) |
+//! | FAT, exFAT | sector >= sector | "logical sector size too small for device" (fs/fat/inode.c, fs/exfat/super.c) |
 //! | NTFS | cluster >= sector | "cluster size is less than media sector size" (fs/ntfs3/super.c) |
 //! | NILFS2 | block >= sector | "blocksize %d too small for device" (fs/nilfs2/the_nilfs.c) |
 //! | ISO 9660 | block (2048) >= sector | "unsupported/invalid hardware sector size" (fs/isofs/inode.c) |
 //! | other file systems, swap | block >= sector | `sb_set_blocksize` fails (block/bdev.c) |
 //! | ZFS | 2^ashift >= sector | its writes are refused |
-//! | LUKS, LVM | data begin and end on a sector | "not aligned to h/w logical block size"
-//! (`device_area_is_invalid`, drivers/md/dm-table.c) |
-//! | LUKS2 | the device is whole encryption sectors | "Device size is not multiple of sector_size"
-//! (drivers/md/dm-crypt.c) |
+//! | LUKS, LVM | data begin and end on a sector | "not aligned to h/w logical block size" (drivers/md/dm-table.c) |
+//! | LUKS2 | the device is whole encryption sectors | "Device size is not multiple of sector_size" (dm-crypt.c) |
 //! | md | data begin on a sector | "request not aligned to the logical block size" (drivers/scsi/sd.c) |
 //! | dm-integrity | block of 512, or >= sector | the same, for what is between |
 //! | dm-verity | data block >= sector | "Invalid data device block size" (drivers/md/dm-verity-target.c) |
-//! | bcache | block >= sector | "Superblock block size smaller than device block size"
-//! (drivers/md/bcache/super.c) |
-//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size"
-//! (the same) |
+//! | bcache | block >= sector | "Superblock block size smaller than device block size" (bcache/super.c) |
+//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size" (the same) |
 //! | partition table | counts in sectors | no partitions are found |
 //!
 //! Tried on loop devices and on scsi_debug with sectors of 4096 bytes: Linux 6.1 (all but exFAT, NTFS by
@@ -49,17 +43,17 @@ use crate::shell::operand;
 use crate::way::{self, Step};
 use crate::{fix, reformat};
 
-/// Who does not use contents that do not fit.
+/// Who refuses contents that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Linux,
-    /// Windows, which wants the drive's sectors in FAT, exFAT and NTFS.
+    /// It wants the drive's sectors in FAT, exFAT and NTFS.
     Windows,
-    /// cryptsetup, as the device does not consist of whole encryption sectors.
+    /// cryptsetup: the device does not consist of whole encryption sectors.
     Length,
-    /// Linux, as the cache that it is to be used with has larger blocks.
+    /// Linux: the cache to be used has larger blocks.
     Cache,
-    /// Databases, which write with `O_DIRECT`.
+    /// Databases write with `O_DIRECT`.
     Page,
 }
 
@@ -67,7 +61,7 @@ pub(crate) enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     refusal: Refusal,
-    /// What does not fit, and who refuses it, as the end of a sentence.
+    /// The end of a sentence.
     why: String,
 }
 
@@ -82,7 +76,6 @@ impl std::fmt::Display for Misfit {
 pub struct Unfit<'a> {
     pub layer: &'a Layer,
     pub misfit: Misfit,
-    /// The steps from the partition or the disk to the layer, which is the last one.
     path: Vec<Step>,
     /// The layer below whose sectors are larger than the drive's.
     larger: Option<String>,
@@ -104,7 +97,7 @@ pub fn sectors_above(layer: &Layer, sectors: BlockSize) -> BlockSize {
         Facts::Table(_) | Facts::Opaque => None,
     };
     let own = own.and_then(|size| BlockSize::new(size.get()).ok());
-    // The kernel, or another target, knows the other disks of an array or a group.
+    // The kernel, or another target, knows the other disks.
     layer.logical.unwrap_or(own.map_or(sectors, |own| own.max(sectors)))
 }
 
@@ -225,7 +218,6 @@ fn file_system(kind: Content, fs: &FileSystem, sectors: BlockSize) -> Option<Mis
     Some(Misfit { refusal: Refusal::Windows, why })
 }
 
-/// Why databases with such pages cannot use a file system, if they cannot: they write around the page cache.
 fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Misfit> {
     let is_one =
         matches!(layer.facts, Facts::FileSystem(_)) && !layer.kind.is_swap() && !layer.kind.is_only_read();
@@ -238,7 +230,7 @@ fn page(layer: &Layer, sectors: BlockSize, page: Option<ByteCount>) -> Option<Mi
     Some(Misfit { refusal: Refusal::Page, why })
 }
 
-/// What is smaller than a sector; a size of zero is not known.
+/// A size of zero is not known.
 fn small(what: &str, size: ByteCount, sectors: BlockSize) -> Option<String> {
     (size != ByteCount::ZERO && size < sectors.bytes())
         .then(|| format!("its {}-byte {what} are smaller than the {sectors}-byte logical sector", size.get()))
@@ -249,7 +241,7 @@ fn starts(what: &str, at: ByteOffset, sectors: BlockSize) -> Option<String> {
         .then(|| format!("{what} is at byte {at}, inside a {sectors}-byte logical sector"))
 }
 
-/// Adds a finding for each layer that does not fit, and removes those with the same cause.
+/// Also removes findings with the same cause.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let disk = context.stack.layer.iter().map(|layer| (Subject::Disk, layer, None));
     let partitions = context.stack.partitions.iter().filter_map(|partition| {
@@ -273,7 +265,7 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
         Facts::Table(table) => table.block > sectors,
         _ => false,
     };
-    // An image without a declared sector size may be that of a drive with such sectors.
+    // An undeclared image may be that of a drive with such sectors.
     if is_for_larger && *context.topology.logical.source() == Source::Assumed {
         return;
     }
@@ -320,7 +312,6 @@ fn add(context: &Context<'_>, subject: Subject, root: &Layer, unfit: Unfit<'_>, 
 
 const FITS_ALL: BlockSize = BlockSize::B512;
 
-/// The fix that keeps the data, and the one that recreates the file system.
 fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let sectors = context.topology.logical.value();
     match unfit.misfit.refusal {
@@ -374,7 +365,6 @@ fn smaller_sectors(context: &Context<'_>, unfit: &Unfit<'_>) -> (Fix, Option<Fix
     (by_loop(context, unfit, &options, unfit.layer.below.len(), summary), again(context, unfit))
 }
 
-/// The fix that recreates a file system for the sectors of what it is on.
 fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
     let kind = unfit.layer.kind.file_system()?;
     let Facts::FileSystem(fs) = &unfit.layer.facts else { return None };
@@ -385,7 +375,7 @@ fn again(context: &Context<'_>, unfit: &Unfit<'_>) -> Option<Fix> {
     reformat::for_sectors(kind, fs, unfit.layer.below.len(), context.topology.logical.value())
 }
 
-/// The fixes for a container on a device that ends inside one of its sectors: it uses none of the rest.
+/// The container uses none of the rest of the last sector.
 fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Option<Fix>) {
     let Facts::Luks(luks) = &unfit.layer.facts else { return (Fix::advice("extend the device"), None) };
     let used = luks.uses(unfit.layer.below.len()).unwrap_or_default();
@@ -407,7 +397,7 @@ fn of_length(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix
     }
 }
 
-/// The fix by a loop device with these options over the first `len` bytes of what a layer is on.
+/// Over the first `len` bytes of what a layer is on.
 fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCount, summary: String) -> Fix {
     let is_first = unfit.path.iter().filter(|step| !step.is_partition()).count() == 1;
     let known = unfit.layer.drive.filter(|_| is_first && !context.target.contains(is_hidden));
@@ -415,7 +405,6 @@ fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCou
     let (place, device, replace) = match known {
         Some(ByteOffset::ZERO) if len == context.size => (String::new(), operand(context.target), ""),
         Some(start) => (format!("--offset {start} {limit}"), operand(context.target), ""),
-        // The device of a layer that this program does not name.
         None => {
             let limit = if unfit.layer.below.len() == len { String::new() } else { limit };
             (limit, "DEVICE".to_owned(), "; replace DEVICE with the device that holds it")

@@ -25,17 +25,14 @@ struct Place {
     len: ByteCount,
 }
 
-/// What the command of a fix does besides changing the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Entry,
-    /// It makes the swap in it again.
     Swap,
-    /// It shrinks the contents first, with this caution.
+    /// With this caution.
     Shrink(&'static str),
 }
 
-/// The new form of a partition's entry.
 struct Entry<'a> {
     context: &'a Context<'a>,
     partition: &'a Partition,
@@ -44,12 +41,11 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The sfdisk command for the new place, which preserves everything else.
     fn sfdisk(&self) -> String {
         self.line(&format!("start={}, size={}", self.start, self.count))
     }
 
-    /// The sfdisk command for the new size. Pasted a second time, it does not restore a former start.
+    /// Pasted a second time, it does not restore a former start.
     fn sfdisk_size(&self) -> String {
         self.line(&format!("size={}", self.count))
     }
@@ -61,10 +57,10 @@ impl Entry<'_> {
     }
 }
 
-/// The fix for everything wrong with the placement of `partition`, if a place around it would do.
+/// `None` unless a place around the partition would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = context.stack.free_around(partition, context.size)?;
-    // With clusters off the start, a new place for the start does not align them.
+    // With clusters off the start, a new start does not align them.
     let physical = context.topology.physical.value();
     let first = partition.layer.as_ref().and_then(|layer| layer.clusters(physical));
     let is_off = first.is_some_and(|first| !first.is_multiple_of(physical));
@@ -105,12 +101,10 @@ pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<F
              all partitions"
         )));
     }
-    // A place for which there is a command is preferred.
     fixes.into_iter().rev().max_by_key(|fix| !fix.commands.is_empty())
 }
 
-/// Keeps the partition's length at a new start if its content leaves the last partial sector unused: NTFS and
-/// others may look for something at the end.
+/// Keeps the length if the last partial sector is unused: NTFS and others may look for something at the end.
 fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place {
     let old = partition.span;
     let rest = old.len().remainder(context.topology.physical.value());
@@ -123,14 +117,14 @@ fn as_long(context: &Context<'_>, partition: &Partition, place: Place) -> Place 
     place
 }
 
-/// The first written byte outside of `partition` that `place` covers: other programs do not look.
+/// Outside of `partition`: other programs do not look.
 fn in_the_way(context: &Context<'_>, partition: &Partition, place: Place) -> Option<ByteOffset> {
-    // Without the disk's bytes there are no commands, and what the kernel lists is all that is known.
+    // Without the disk's bytes there are no commands.
     let new = Span::new(place.start, place.len).filter(|_| context.stack.kind != TableKind::Kernel)?;
     new.gaps([partition.span]).into_iter().find_map(context.written)
 }
 
-/// The fix that puts `partition` at `place`. Only swap gets another start by a command, which makes it again.
+/// Only swap gets another start by a command, which makes the swap again.
 fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -> Option<Fix> {
     let block = context.stack.block;
     let start = Lba::from_bytes_exact(place.start, block)?;
@@ -152,7 +146,7 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
     } else if shrinks && !moves && is_known(partition) {
         shrink::steps(&entry).map_or((How::Entry, None), |(caution, line)| (How::Shrink(caution), Some(line)))
     } else if moves || shrinks && partition.unclaimed == Unclaimed::All {
-        // The table alone would lead to other bytes than those that are in it, or to fewer.
+        // The table alone would lead to other bytes, or to fewer.
         (How::Entry, None)
     } else {
         (How::Entry, by_sfdisk.then(|| Command::of_table("sfdisk", entry.sfdisk())))
@@ -166,7 +160,6 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
     Some(Fix { summary: summary(partition, place, start, count), commands, risk, caution })
 }
 
-/// Whether the partition's content is recognised. Unrecognised content may still be data.
 pub(crate) fn is_known(partition: &Partition) -> bool {
     partition.content.is_some() || partition.layer.is_some()
 }
@@ -184,7 +177,7 @@ fn summary(partition: &Partition, place: Place, start: Lba, count: LbaCount) -> 
     }
 }
 
-/// Formats a size as `1024 bytes` or `1 MiB (1048576 bytes)`.
+/// `1024 bytes` or `1 MiB (1048576 bytes)`.
 fn exact(count: ByteCount) -> String {
     if count.get() < 1024 {
         format!("{} bytes", count.get())
@@ -193,8 +186,7 @@ fn exact(count: ByteCount) -> String {
     }
 }
 
-/// Places on every boundary that is costly to miss, the best first: on the 1 MiB grain with the size kept
-/// (later, then earlier), then without the grain, and finally with the size cut at both ends.
+/// The best first: on the 1 MiB grain with the size kept (later, then earlier), without the grain, cut at both ends.
 fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<Place> {
     let old = partition.span;
     let Some(required) = required(context.topology) else { return Vec::new() };
@@ -204,7 +196,6 @@ fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<
         let place = Place { start: start?, len };
         free.contains(Span::new(place.start, len)?).then_some(place)
     };
-    // If only the end is misaligned, only that moves.
     if required.is_aligned(old.start()) {
         return fits(Some(old.start())).into_iter().chain(shrunk).collect();
     }
@@ -215,14 +206,12 @@ fn find_places(context: &Context<'_>, partition: &Partition, free: Span) -> Vec<
     all.into_iter().flatten().collect()
 }
 
-/// The partition's size rounded up to whole physical sectors.
 fn whole_len(context: &Context<'_>, old: Span) -> Option<ByteCount> {
     let physical = context.topology.physical_boundary()?;
     let whole = Boundary::multiples_of(physical.size().max(context.stack.block.bytes()))?;
     whole.ceil(ByteOffset::new(old.len().get()))?.checked_since(ByteOffset::ZERO)
 }
 
-/// The whole physical sectors of a partition, beginning at the first good start in it.
 fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> Option<Place> {
     let start = required.ceil(old.start())?;
     let end = context.topology.physical_boundary()?.floor(old.end())?;
@@ -230,7 +219,7 @@ fn shrunk(context: &Context<'_>, old: Span, free: Span, required: Boundary) -> O
     (len > ByteCount::ZERO && free.contains(Span::new(start, len)?)).then_some(Place { start, len })
 }
 
-/// The sector size to pass on the command line: needed for an image, as no device reports it.
+/// Needed for an image: no device reports it.
 fn explicit_sector_size(context: &Context<'_>) -> Option<u64> {
     Some(context.stack.block.get()).filter(|size| context.is_image && *size != 512)
 }

@@ -1,5 +1,5 @@
-//! The position recorded in a boot sector: NTFS, FAT and exFAT store the number of sectors before them. It is
-//! judged only on partitions of the disk itself, where the correct number is known.
+//! The recorded number of sectors before NTFS, FAT and exFAT, judged only on the disk's own partitions, where it is
+//! known.
 
 use straddle_layout::layer::{Facts, FileSystem};
 use straddle_layout::{FsKind, Partition, Role, TableKind};
@@ -10,7 +10,7 @@ use crate::catalogue as rules;
 use crate::finding::{Command, Finding, Fix, Risk, Severity};
 use crate::shell::operand;
 
-/// The offset of that number in the boot sectors of FAT and NTFS: 32 bits, little endian (`BPB_HiddSec`).
+/// In the boot sectors of FAT and NTFS: 32 bits, little endian (`BPB_HiddSec`).
 const HIDDEN_AT: u64 = 28;
 
 fn in_boot_sector(partition: &Partition) -> Option<(FsKind, &FileSystem)> {
@@ -26,7 +26,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     let Some((kind, fs)) = in_boot_sector(partition) else { return };
     let Some((hidden, sector)) = fs.hidden_sectors.zip(fs.sector) else { return };
     let Some(start) = count(partition.span.start(), sector) else { return };
-    // Zero means that no position is recorded, as mkfs writes on an image, or as exFAT defines.
+    // Zero means unspecified, as mkfs writes on an image, or as exFAT defines.
     if hidden == 0
         || hidden == start
         || context.stack.is_in_iso(partition)
@@ -34,7 +34,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     {
         return;
     }
-    // Only a BIOS's boot code reads the number, and only in the active partition.
+    // Only a BIOS's boot code reads the number, in the active partition.
     let boots = context.stack.kind == TableKind::Mbr
         && partition.attributes.bootable
         && kind.boots_from_recorded_start();
@@ -54,7 +54,7 @@ fn count(at: ByteOffset, sector: ByteCount) -> Option<u64> {
     (sector != ByteCount::ZERO && at.get().is_multiple_of(sector.get())).then(|| at.get() / sector.get())
 }
 
-/// The distance of a logical partition from its EBR, which DOS and Windows record; else zero.
+/// Zero unless the partition is logical, as DOS and Windows record it.
 fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount) -> u64 {
     let Role::Logical { ebr } = partition.role else { return 0 };
     let ebr = ebr.to_bytes(context.stack.block);
@@ -62,7 +62,6 @@ fn behind_record(context: &Context<'_>, partition: &Partition, sector: ByteCount
     behind.and_then(|behind| count(ByteOffset::new(behind.get()), sector)).unwrap_or(0)
 }
 
-/// Instead of commands that write to a file system which a hibernated system has in memory.
 pub(crate) const ASLEEP: &str = "it holds a hibernated system; start that system and shut it down (Windows: \
                                  shutdown /s /f /t 0), then check again";
 

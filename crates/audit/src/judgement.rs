@@ -100,8 +100,8 @@ pub struct OfPartition {
     pub inside: Option<usize>,
     /// The finding that a layer on it compensates for a misalignment below.
     pub made_up: Option<usize>,
-    /// How severely what is written in it is misaligned: by its start, or by that of a layer on it. `None` if
-    /// it is not, or nothing is known of it.
+    /// How severely what is written in it is misaligned, by its start or that of a layer on it; `None` if not, or
+    /// unknown.
     pub misaligned: Option<Severity>,
 }
 
@@ -189,7 +189,7 @@ type Listed<'a> = (usize, &'a Finding);
 
 fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
     let mut found: BTreeMap<u32, Vec<Listed<'_>>> = BTreeMap::new();
-    // If no start can be aligned for all members of the device, no partition is aligned.
+    // If no start is aligned for all members of the device, no partition is.
     let mut hopeless = None;
     for listed in findings.iter().enumerate() {
         match listed.1.subject {
@@ -198,7 +198,7 @@ fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
             Subject::Disk => {}
         }
     }
-    // Nor is one of a disk that is neither in its old layout nor in a new one.
+    // Nor is one of a disk with an unfinished move.
     let is_unfinished = |(_, finding): &Listed<'_>| finding.rule.code == Code::UNFINISHED_MOVE;
     hopeless = findings.iter().enumerate().find(is_unfinished).or(hopeless);
     let judged = |&(number, part): &(u32, Part)| {
@@ -210,7 +210,7 @@ fn partitions(findings: &Findings) -> BTreeMap<u32, OfPartition> {
 
 fn of_partition(part: Part, own: &[Listed<'_>], hopeless: Option<Listed<'_>>) -> OfPartition {
     let placed = own.iter().copied().filter(|(_, f)| f.layer.is_empty());
-    // Among equally severe findings, one about alignment is preferred, and a start to an end, then the first.
+    // Among equals, alignment is preferred, then a start to an end, then the first.
     let weight = |(_, f): &Listed<'_>| {
         let is_unfinished = f.rule.code == Code::UNFINISHED_MOVE;
         (is_unfinished, f.severity, f.rule.kind == Kind::Alignment, f.misaligns())

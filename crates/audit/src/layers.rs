@@ -1,8 +1,8 @@
 //! Rules about the layers above a partition: RAID members, LVM, LUKS, other mappings and file systems.
 //!
-//! Offsets add up from layer to layer, so a file system can be misaligned although its partition is not. For
-//! each boundary the walk tracks how far the layer below is already misaligned. The first misaligned layer is
-//! the culprit; layers above it that add nothing of their own are not reported again.
+//! Offsets add up from layer to layer: a file system can be misaligned although its partition is not. For each
+//! boundary the walk tracks how far the layer below is misaligned. The first misaligned layer is the culprit; layers
+//! above that add nothing of their own are not reported again.
 
 pub(crate) mod filesystems;
 
@@ -25,22 +25,19 @@ use crate::{Context, Severity, moves, rebuild};
 struct Array {
     chunk: ByteCount,
     stripe: Option<ByteCount>,
-    /// Where the device that the present layer's `below` is relative to begins in the array's space.
+    /// The start of the device that `below` is relative to, in the array's space.
     at: ByteOffset,
 }
 
-/// The state of the walk: what a layer inherits from those below it.
+/// What a layer inherits from those below it.
 #[derive(Clone)]
 struct Place<'a> {
     context: &'a Context<'a>,
     subject: Subject,
-    /// The layers from the drive up.
     path: Vec<Step>,
-    /// The offset on the drive at which the present layer starts.
     start: Option<ByteOffset>,
-    /// The start of the space of the layer below, from which a layer's own offset counts, on its device.
+    /// The start of the space below, from which a layer's own offset counts, on its device.
     base: ByteOffset,
-    /// The nearest striped array below.
     array: Option<Array>,
 }
 
@@ -60,7 +57,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Adds all findings about the layers on the partitions and on the whole disk.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(layer) = &context.stack.layer {
         check_layer(&Place::disk(context), layer, findings);
@@ -71,13 +67,12 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     once_per_array(findings);
 }
 
-/// Reports once per array that volumes on it start off its stripe: the cause is one, the size of extents.
+/// The cause of volumes off an array's stripe is one, the size of extents.
 fn once_per_array(findings: &mut Vec<Finding>) {
     let is_of_volume = |finding: &Finding| {
         finding.rule.code == Code::OFF_ARRAY_STRIPE
             && finding.layer.last().is_some_and(|step| step.kind == Some(Content::LogicalVolume))
     };
-    // The path up to the array; empty if that is the device itself.
     fn array(finding: &Finding) -> &[Step] {
         let is_md = |step: &Step| step.kind == Some(VolumeKind::Md.into());
         &finding.layer[..finding.layer.iter().rposition(is_md).map_or(0, |at| at + 1)]
@@ -114,7 +109,7 @@ fn check_partition(context: &Context<'_>, partition: &Partition, findings: &mut 
     check_layer(&place, layer, findings);
 }
 
-/// Where misaligned data of layers on a partition begin on the drive, if all on them is misaligned too.
+/// Where they begin on the drive; empty unless everything on the partition is misaligned too.
 pub(crate) fn misaligned(context: &Context<'_>, partition: &Partition) -> Vec<ByteOffset> {
     let mut findings = Vec::new();
     check_partition(context, partition, &mut findings);
@@ -152,20 +147,19 @@ fn check_layer(below: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks the partitions of a table inside another layer: each adds its start to the offset.
 fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut Vec<Finding>) {
     // An extended partition's own structures are single sectors, and cannot straddle.
     for partition in table.partitions.iter().filter(|partition| partition.role != Role::Extended) {
         let mut here = Place { base: ByteOffset::ZERO, ..place.clone() };
         here.path.push(Step::partition(partition.number));
-        // Partitions on other members of an array are reported there.
+        // Other members report their own partitions.
         let piece = compensation::nested(layer, partition);
         let reported = findings.len();
         if let Some(piece) = piece {
             let above = compensation::above_partition(layer, partition);
             check_pieces(&here, layer, &[piece], above, findings);
         }
-        // A partition that misses the sector also misses the stripe, so only the first is reported.
+        // A partition that misses the sector also misses the stripe.
         if findings.len() == reported {
             let on_drive = piece.map(|piece| piece.drive);
             findings.extend(off_stripe(&here, layer, partition.span.start(), on_drive));
@@ -173,12 +167,11 @@ fn check_nested(place: &Place<'_>, layer: &Layer, table: &Stack, findings: &mut 
     }
 }
 
-/// Moves the walk into the space that `layer` provides.
 fn enter(place: &mut Place<'_>, layer: &Layer) {
     // Volumes of a PV count from its first byte; the contents of other layers from the start of the space.
     let (device, base) = match &layer.facts {
         Facts::Pv(pv) if !layer.space.is_empty() => (layer.below.start(), pv.data_start),
-        // If the kernel does not report a PV's data start, the volumes' offsets count from the PV's start.
+        // Without a reported data start, volumes count from the PV's start.
         Facts::Pv(_) => (layer.below.start(), ByteOffset::ZERO),
         _ => (space_start(layer), ByteOffset::ZERO),
     };
@@ -195,7 +188,7 @@ fn enter(place: &mut Place<'_>, layer: &Layer) {
     }
 }
 
-/// Where byte 0 of a layer's space lies on the device below. The first run may belong to a later byte.
+/// The first run may belong to a later byte.
 fn space_start(layer: &Layer) -> ByteOffset {
     let data = compensation::data(layer);
     let first = data.first().filter(|_| matches!(layer.facts, Facts::Lv(_))).or(layer.space.first());
@@ -221,13 +214,11 @@ fn own_offset(place: &Place<'_>, piece: &Piece) -> ByteOffset {
     ByteOffset::new(own.get())
 }
 
-/// How far a run of a layer's space is misaligned, split by origin.
 #[derive(Clone, Copy)]
 struct Skew {
     total: ByteCount,
-    /// The part inherited from the layers below.
     inherited: ByteCount,
-    /// The part added by the layer itself. The two parts add up to the total, modulo the boundary.
+    /// With `inherited`, it adds up to the total, modulo the boundary.
     own: ByteCount,
 }
 
@@ -242,9 +233,8 @@ impl Skew {
     }
 }
 
-/// Checks each run of a layer's space against each boundary of the drive. For each boundary, the first
-/// misaligned run is reported, unless everything in `above` compensates for it; otherwise, once, the first
-/// that compensates for a misalignment below.
+/// For each boundary, the first misaligned run is reported, unless everything in `above` compensates for it;
+/// otherwise, once, the first that compensates for a misalignment below.
 fn check_pieces<'l>(
     place: &Place<'_>,
     layer: &Layer,
@@ -267,7 +257,7 @@ fn check_pieces<'l>(
             _ => rules::LAYER_OFF_UNIT,
         };
         let skewed = pieces.iter().map(|piece| (piece, Skew::of(piece, own_offset(place, piece), boundary)));
-        // Misalignment that a layer only inherits is reported at the culprit below it.
+        // Inherited misalignment is reported at the culprit below.
         let own: Vec<_> = skewed.filter(|(_, skew)| skew.own != ByteCount::ZERO).collect();
         if let Some((piece, skew)) = own.iter().find(|(_, skew)| skew.total != ByteCount::ZERO) {
             let made_up = Above::of(above.clone(), boundary);
@@ -293,10 +283,9 @@ pub(crate) fn split(above: &Above) -> String {
     format!("; {} compensates for it, but {} does not", above.back.join(", "), above.off.join(", "))
 }
 
-/// The first words of a fix for a layer that must not be moved.
 pub(crate) const STAYS: &str = "do not move it";
 
-/// The fix in that case: moving the layer below would only misalign the other part of the data.
+/// Moving the layer below would only misalign the other part of the data.
 pub(crate) fn split_fix(above: &Above) -> Fix {
     Fix::advice(format!(
         "{STAYS}, because that would misalign {}. Recreate {} with its data on a boundary, and restore its \
@@ -306,7 +295,7 @@ pub(crate) fn split_fix(above: &Above) -> Fix {
     ))
 }
 
-/// The part of a run from its first block of the boundary's size on, or the run itself.
+/// The part from the first block of the boundary's size on, or the run itself.
 fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     let Piece { span, below, drive } = *piece;
     let later = || {
@@ -319,7 +308,6 @@ fn first_block(piece: &Piece, boundary: Boundary) -> Piece {
     later().unwrap_or(*piece)
 }
 
-/// The finding that a layer's data is misaligned.
 fn off(
     place: &Place<'_>,
     layer: &Layer,
@@ -341,7 +329,7 @@ fn off(
         0 => "its data".to_owned(),
         at => format!("its data from byte {at} on"),
     };
-    // A run too short to contain a block's first byte only shows where that byte would be.
+    // A short run only shows where a block's first byte would be.
     let what = if miss.boundary.past(shown.drive) == miss.past { "" } else { "so its blocks start " };
     let message = format!(
         "{}: {run} starts at byte {} of the device below (byte {} of the disk), {what}{} bytes past a \
@@ -361,7 +349,6 @@ fn off(
     Finding { layer, at, miss: Some(miss), fix, alternative, ..Finding::new(rule, place.subject, message) }
 }
 
-/// The advice that two misaligned layers cancel each other out.
 fn cancels(place: &Place<'_>, layer: &Layer, piece: &Piece, skew: Skew, named: Named) -> Finding {
     let shown = first_block(piece, named.boundary);
     let message = format!(
@@ -401,11 +388,10 @@ fn check_md(place: &Place<'_>, layer: &Layer, md: &Md, findings: &mut Vec<Findin
     }
 }
 
-/// Checks the start of a layer's space against the stripe of the array below, in the array's own space.
 fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     let Some(first) = layer.space.first() else { return };
     let start = match &layer.facts {
-        // A PV has no extents before its first, whichever member the PV's first byte is on.
+        // A PV has no extents before its first, wherever its first byte is.
         Facts::Pv(pv) => {
             layer.below.start().checked_add(ByteCount::new(pv.data_start.get())).unwrap_or(first.below)
         }
@@ -414,7 +400,6 @@ fn check_stripe(place: &Place<'_>, layer: &Layer, findings: &mut Vec<Finding>) {
     findings.extend(off_stripe(place, layer, start, layer.drive));
 }
 
-/// The finding that something at byte `start` of the device below misses the stripe of the array, if it does.
 fn off_stripe(
     place: &Place<'_>,
     layer: &Layer,
@@ -427,7 +412,7 @@ fn off_stripe(
     let boundary = Boundary::multiples_of(size)?;
     let own = start.checked_since(place.base).unwrap_or(ByteCount::ZERO);
     let (past, own) = (boundary.past(at), boundary.past(ByteOffset::new(own.get())));
-    // Misalignment that is only inherited is reported at the layer below.
+    // Inherited misalignment is reported at the layer below.
     if past == ByteCount::ZERO || own == ByteCount::ZERO {
         return None;
     }
@@ -443,7 +428,7 @@ fn off_stripe(
 
 fn small_luks_sector(place: &Place<'_>, layer: &Layer, luks: &Luks) -> Option<Finding> {
     let physical = place.context.topology.physical.value();
-    // On sectors of more than 4 KiB, encryption sectors of 4 KiB cost no more than any block of 4 KiB.
+    // On larger sectors, encryption sectors of 4 KiB cost no more than any block of 4 KiB.
     if luks.sector_size == ByteCount::ZERO || luks.sector_size >= physical.min(USUAL_PHYSICAL) {
         return None;
     }

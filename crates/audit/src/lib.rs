@@ -263,8 +263,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     // Another file may have the name that stands for one that is not UTF-8.
     let is_lossy = context.target.contains(char::REPLACEMENT_CHARACTER);
     if is_lossy || context.target.contains(straddle_device::shown::is_hidden) {
-        // The way out of an unfinished move is needed whatever the disk is called: nothing in its quoted name
-        // is hidden.
+        // The way out of an unfinished move is always needed: nothing in a quoted name is hidden.
         let is_other = |finding: &&mut Finding| is_lossy || finding.rule.code != Code::UNFINISHED_MOVE;
         let others = findings.iter_mut().filter(is_other);
         others.flat_map(Finding::fixes_mut).for_each(Fix::without_commands);
@@ -273,7 +272,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     fit::check(context, &mut findings);
     severity::contents(context, &mut findings);
     if context.stack.is_hybrid_iso() {
-        // A tool that changes such an image's table changes the file system that contains it.
+        // Such a change would hit the file system that contains the table.
         for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
             if fix.writes_table() {
                 fix.summary += ". No command is printed, because other tools damage hybrid ISO images. \
@@ -284,7 +283,7 @@ pub fn run(context: &Context<'_>) -> Findings {
     }
     table::mend_first(context, &mut findings);
     if context.moves.unfinished.is_some() {
-        // What looks unallocated has the data of the partitions that move: nothing else may be written first.
+        // Unallocated space has the data of an unfinished move: nothing else may be written first.
         let others = findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE);
         others.for_each(Finding::unfixed);
     }
@@ -300,7 +299,7 @@ fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|f| (f.subject, std::cmp::Reverse(f.severity), f.rule.code));
 }
 
-/// Adds the findings on contents that do not fit sectors of which `context` knows more than it did in [`run`].
+/// For sectors of which `context` knows more than in [`run`].
 pub(crate) fn fit_again(context: &Context<'_>, findings: &mut Findings) {
     fit::check(context, &mut findings.list);
     sort(&mut findings.list);

@@ -86,7 +86,6 @@ pub enum Journal {
     },
 }
 
-/// The commands that end an unfinished move or copy, by completing it and by restoring the old layout.
 pub(crate) struct Ways {
     forward: Option<String>,
     back: Option<String>,
@@ -176,8 +175,7 @@ pub struct Planned {
     pub places: Vec<(u32, Lba)>,
     /// The partitions that lose bytes that their contents do not use, and how many.
     pub shorter: Vec<(u32, ByteCount)>,
-    /// The partitions that move for the data of a layer in them, and the byte of the drive where these begin
-    /// now.
+    /// The partitions that move for the data of a layer in them, and where on the drive these begin now.
     pub data: Vec<(u32, ByteOffset)>,
     /// What has to be done by hand afterwards, so that the disk boots again, by partition.
     pub after: Vec<(u32, &'static str)>,
@@ -225,7 +223,7 @@ pub struct PlannedCopy {
     pub in_use: bool,
 }
 
-/// Lists numbers in order, with runs of them as ranges: `1-5, 7`.
+/// With runs as ranges: `1-5, 7`.
 fn ranges(numbers: impl Iterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for number in numbers.collect::<BTreeSet<_>>() {
@@ -243,7 +241,7 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> String {
 
 const NAMED: usize = 4;
 
-/// The fix that moves partition `number`, or that makes room for the move first.
+/// Or the fix that makes room for the move first.
 pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
     let Some(planned) = &context.moves.planned else { return shrink_first(context, number) };
     planned.places.iter().find(|(moved, _)| *moved == number)?;
@@ -295,7 +293,7 @@ fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2]
     .map(Command::of_data)
 }
 
-/// The fix that makes room for a move of `number`, whose journal, without room on the disk, is in a file.
+/// Without room on the disk, the journal is in a file.
 fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     let ShrinkFirst { numbers, partition, to, options } = context.moves.shrink.as_ref()?;
     let of = context.partition(*partition)?;
@@ -321,7 +319,7 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
     })
 }
 
-/// What has to be done by hand after partitions moved, each after a semicolon.
+/// Each item follows a semicolon.
 pub(crate) fn after(context: &Context<'_>) -> String {
     let planned = context.moves.planned.as_ref();
     let mut said = BTreeSet::new();
@@ -331,7 +329,6 @@ pub(crate) fn after(context: &Context<'_>) -> String {
         .collect()
 }
 
-/// The fix that moves or copies the partition for a layer's data, which begin at byte `at` of the drive.
 pub(crate) fn of_data(context: &Context<'_>, at: ByteOffset) -> Option<Fix> {
     let Moves { planned, copy: copied, .. } = context.moves;
     let moved = planned.iter().flat_map(|planned| &planned.data);
@@ -340,7 +337,6 @@ pub(crate) fn of_data(context: &Context<'_>, at: ByteOffset) -> Option<Fix> {
     fix(context, *number).or_else(|| copy(context, *number))
 }
 
-/// The fix that copies the disk to another one, on which partition `number` is aligned.
 pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     let planned = context.moves.copy.as_ref()?;
     let PlannedCopy { numbers, source, new, options, from, format, back, in_use, .. } = planned;
@@ -429,7 +425,6 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(Finding { alternative, ..finding });
 }
 
-/// The place and the message for a move of which the table has the marker; `said` is about its journal.
 fn of_marker(context: &Context<'_>, marker: Marker, said: &str) -> (Option<ByteOffset>, String) {
     let of_marker = context.partition(marker.number);
     let kind = match of_marker.is_some_and(|entry| matches!(entry.kind, PartitionType::Mbr(_))) {
@@ -462,14 +457,12 @@ impl Stage {
         }
     }
 
-    /// Whether there is a choice between the way forward and the way back.
     const fn can_go_on(self) -> bool {
         matches!(self, Self::NotBegun | Self::Moving { .. } | Self::Moved)
     }
 }
 
-/// The fix that ends the move, and the one that restores the old layout. Each command is on a line of its
-/// own: broken in the middle, the start of one may do something else.
+/// The second restores the old layout. A line has one command: broken in the middle, it may do something else.
 fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     let target = operand(context.target);
     let Ways { forward, back } = journal.ways(&target);
@@ -505,8 +498,7 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     }
 }
 
-/// The fix for a badly placed partition of a zoned device. Kernels of 2019 and before ignore a partition that
-/// does not begin and end with a zone (`part_zone_aligned`, block/partition-generic.c).
+/// Kernels up to 2019 ignore partitions off zone boundaries (`part_zone_aligned`, block/partition-generic.c).
 pub(crate) fn between_zones(zone: ByteCount) -> Fix {
     let place = if zone == ByteCount::ZERO {
         "at the start of a zone".to_owned()

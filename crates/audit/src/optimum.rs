@@ -1,24 +1,22 @@
-//! Optimal I/O sizes: which of them are a property of the device, and which are other figures reported in
-//! their place.
+//! Optimal I/O sizes: which of them are a property of the device, and which are other figures.
 //!
-//! The figure shown by the kernel is not always what the drive reported. Before Linux 6.8, drivers pass it on
-//! unchanged (virtio) or drop it if it is not a multiple of the physical sector (sd). Since 6.11 the block
-//! layer rounds it down to a physical sector (`blk_validate_limits`, block/blk-settings.c), so that one wrong
-//! value has one form for each sector size. Stacked devices take the least common multiple of the figures
-//! below them (`blk_stack_limits`), in 32 bits. Since 6.17 sd reports its own limit on requests if the disk
-//! reports nothing (`sd_set_io_opt`, drivers/scsi/sd.c).
+//! The kernel does not always show what the drive reported. Before Linux 6.8, drivers pass it on unchanged (virtio)
+//! or drop it if it is not a multiple of the physical sector (sd). Since 6.11 the block layer rounds it down to a
+//! physical sector (`blk_validate_limits`, block/blk-settings.c): one wrong value has one form for each sector size.
+//! Stacked devices take the least common multiple of the figures below (`blk_stack_limits`), in 32 bits. Since 6.17
+//! sd reports its own limit on requests if the disk reports nothing (`sd_set_io_opt`, drivers/scsi/sd.c).
 
 use straddle_device::topology::{Figure, Source, Topology};
 use straddle_units::ByteCount;
 
-/// 65,535 blocks of 512 bytes: the figure of USB bridges that fill a 16-bit count with ones. It is exactly
-/// the largest value that the kernel's sd driver accepts (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
+/// USB bridges that fill a 16-bit count of 512-byte blocks with ones. It is the largest value that sd accepts
+/// (`SD_DEF_XFER_BLOCKS`, drivers/scsi/sd.h).
 const ALL_ONES: u64 = 65_535 * 512;
 
 /// 0xFFF000 bytes, 32,767 sectors rounded to 4096: what mpt3sas reports as optimum (Debian bug 1121006).
 const MPT3SAS: u64 = 0xFF_F000;
 
-/// A count with this many one bits (255 units) is of no array, which would need as many data members.
+/// A count with this many one bits (255 units) is of no array: that would need as many data members.
 const LEAST_ONES: u32 = 8;
 
 const MOST_ONES: u32 = 32;
@@ -26,10 +24,10 @@ const MOST_ONES: u32 = 32;
 /// A size one physical sector short of a power of two is accepted below this: chunks may be small.
 const LEAST_SHORT: u64 = 64 << 10;
 
-/// No device gains from a larger I/O (256 MiB). Larger figures are multiples of bogus ones, overflowed or not.
+/// Of 256 MiB: larger figures are multiples of bogus ones, overflowed or not.
 const LARGEST_OPTIMUM: u64 = 256 << 20;
 
-/// The optimal I/O size as a boundary, if it is a property of the device.
+/// `None` unless it is a property of the device.
 pub(crate) fn boundary(topology: &Topology) -> Option<ByteCount> {
     let figure = topology.io_opt.as_ref()?;
     let is_limit = *figure.source() == Source::KERNEL_LIMIT;
@@ -44,7 +42,7 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
         return None;
     }
     let opt = figure.value();
-    // Neither 0 nor one block carries information: Linux before 6.11 shows an NVMe NOWS of 0 as one block.
+    // Linux before 6.11 shows an NVMe NOWS of 0 as one block.
     if opt <= topology.logical.value().bytes() {
         return None;
     }
@@ -75,8 +73,8 @@ pub fn bogus_io_opt(topology: &Topology) -> Option<String> {
     }
 }
 
-/// A count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's multiple
-/// of one. Rounded down to a larger sector, a count of 512-byte sectors has fewer one bits.
+/// A count of all one bits in some unit, as `(count, unit)`, if `opt` is one or a stacked device's multiple of one.
+/// Rounded down to a larger sector, a count of 512-byte sectors has fewer one bits.
 fn count_of_ones(opt: u64, physical: u64) -> Option<(u64, u64)> {
     let shift = opt.trailing_zeros();
     let (odd, unit) = (opt.checked_shr(shift)?, 1_u64.checked_shl(shift)?);

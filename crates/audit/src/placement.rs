@@ -12,17 +12,15 @@ use crate::fix;
 use crate::layers::{self, split, split_fix};
 use crate::{Context, Severity, moves, severity};
 
-/// The smallest disk of which a generation hid 4096-byte sectors: WD1600BEVT, 160 GB (OpenZFS,
-/// cmd/zpool/os/linux/zpool_vdev_os.c).
+/// WD1600BEVT, 160 GB: the smallest that hid 4096-byte sectors (OpenZFS, cmd/zpool/os/linux/zpool_vdev_os.c).
 const SMALLEST_IN_DOUBT: ByteCount = ByteCount::new(160_000_000_000);
 
 const IN_DOUBT: &str = "doubtful sector";
 
-/// Appended to findings on a member that does not show what is on its array.
 const ALONE: &str = "; it is a member of an array that starts on another disk, and the layers on the array \
                      may compensate for this";
 
-/// The start that DOS gave the first partition: after one track of 63 sectors.
+/// After one track of 63 sectors.
 const DOS_START: Lba = Lba::new(63);
 
 pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
@@ -39,7 +37,7 @@ pub(crate) fn check(context: &Context<'_>, partition: &Partition, findings: &mut
     severity::placement(context, partition, &mut found);
     let curable = |f: &Finding| f.severity > Severity::Advice && f.fix.is_none();
     let fix = if stays {
-        // A new start would misalign data that is now aligned.
+        // A new start would misalign aligned data.
         Some(Fix::advice(
             "do not change its start: the data in it is aligned. If only the end is misaligned, shorten the \
              partition",
@@ -68,7 +66,6 @@ fn reaches_past_end(context: &Context<'_>, partition: &Partition) -> bool {
     partition.span.end().get() > context.size.get()
 }
 
-/// The fix for a badly placed partition: `straddle realign` moves it, or copies the disk.
 fn fix(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     if let Some(zone) = context.zone {
         return Some(moves::between_zones(zone));
@@ -78,7 +75,7 @@ fn fix(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
         return copy.or_else(|| Some(Fix::advice(format!("none in place: {why}"))));
     }
     let here = fix::relocate(context, partition);
-    // Swapped-out pages are not worth a move: the swap is made again where it belongs.
+    // The swap is made again where it belongs.
     if here.iter().flat_map(|fix| &fix.commands).any(|command| command.effect == Effect::Swap) {
         return here;
     }
@@ -130,7 +127,6 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     OfStart::Moves
 }
 
-/// Checks a file system on the whole disk: byte 0 is misaligned if the drive shifts addresses.
 pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let TableKind::Content(name) = &context.stack.kind else { return };
     let Some(named) = named_boundaries(context.topology).into_iter().next() else { return };
@@ -154,19 +150,19 @@ pub(crate) fn check_whole_disk(context: &Context<'_>, findings: &mut Vec<Finding
     findings.push(Finding { severity: named.severity, ..finding.fixed_by(fix) });
 }
 
-/// Checks the start; returns whether it has to stay where it is, because a layer on it makes up for it.
+/// Returns whether the start has to stay, because a layer on it makes up for it.
 fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Finding>) -> bool {
     let start = partition.span.start();
     let (mut off_physical, mut stays) = (false, false);
     for named in named_boundaries(context.topology) {
         let Some(miss) = Miss::of(named.name, named.boundary, start) else { continue };
         off_physical |= named.rule.code == Code::START_STRADDLES;
-        // A start that misses the physical sector misses every coarser grain; that advice would repeat it.
+        // A start that misses the physical sector misses every coarser grain.
         let is_advice = named.severity == Severity::Advice;
         if off_physical && is_advice {
             continue;
         }
-        // The partitions of an ISO image that is also a disk image are windows on a single file system.
+        // The partitions of a hybrid ISO image are windows on a single file system.
         if is_advice && context.stack.is_in_iso(partition) {
             continue;
         }
@@ -205,9 +201,9 @@ fn check_start(context: &Context<'_>, partition: &Partition, found: &mut Vec<Fin
     stays
 }
 
-/// The boundary that the drive prefers for where writes begin (NVMe NPWA), if it is less than that for their
-/// sizes (NPWG), a multiple of it, and more than a block, which a drive that leaves the field 0 reports (NVM
-/// Command Set specification, Identify Namespace).
+/// The drive's boundary for where writes begin (NVMe NPWA), if it is less than that for their sizes (NPWG), a
+/// multiple of it, and more than a block, which a drive that leaves the field 0 reports (NVM Command Set
+/// specification, Identify Namespace).
 fn asked_of_starts(topology: &Topology) -> Option<Boundary> {
     let unit = topology.indirection_unit.as_ref()?;
     let claims = || unit.others().iter();
@@ -248,13 +244,11 @@ fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss
     }
 }
 
-/// The largest block of a block device's page cache: a page, 4 KiB on most machines.
+/// A block of the page cache is at most a page, 4 KiB on most machines.
 const LARGEST_BLOCK: u64 = 4096;
 
-/// The size of the blocks in which Linux' page cache accesses a partition of this length that is not mounted:
-/// the
-/// largest power of two, from the logical sector to a page, that divides it (`set_init_blocksize`,
-/// block/bdev.c).
+/// The blocks in which Linux' page cache accesses an unmounted partition of this length: the largest power of two,
+/// from the logical sector to a page, that divides it (`set_init_blocksize`, block/bdev.c).
 fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
     let mut block = logical.bytes().get();
     while block < LARGEST_BLOCK && len.get() & block == 0 {
@@ -268,8 +262,8 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let (end, len) = (partition.span.end(), partition.span.len());
     let miss = Miss::of("physical sector", physical, end)?;
     let (past, rest) = (miss.past, len.remainder(physical.size()));
-    // If start and end are misaligned by the same amount, the size is whole: moving the start fixes both. In
-    // a sector of more than 4 KiB, the last block of 4 KiB costs what the others do.
+    // Moving the start fixes both if the end is misaligned by the same amount. In a sector of more than 4 KiB, the
+    // last block of 4 KiB costs what the others do.
     let costs_nothing = past.is_multiple_of(USUAL_PHYSICAL) || rest == ByteCount::ZERO;
     // Nothing is written past the disk's end; that is a finding of its own.
     if costs_nothing || reaches_past_end(context, partition) {
@@ -327,7 +321,7 @@ fn check_in_doubt(context: &Context<'_>, partition: &Partition, found: &mut Vec<
     if is_member || Above::of(&partition.layer, boundary).makes_up() {
         return;
     }
-    // It would say the same of hidden sectors.
+    // The other finding would say the same of hidden sectors.
     found.retain(|finding| finding.rule.code != Code::OFF_GRAIN);
     for finding in found.iter_mut().filter(|finding| finding.rule.code == Code::DOS_START) {
         finding.message =

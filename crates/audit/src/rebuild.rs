@@ -1,5 +1,4 @@
-//! How to recreate a layer with its data on a boundary. What one command cannot do alone (an array of several members, a
-//! group of several volumes) is described in words.
+//! How to recreate a layer with its data on a boundary, in words where one command cannot (several members, volumes).
 
 use straddle_layout::layer::{Facts, Layer, Luks};
 use straddle_layout::{Content, VolumeKind};
@@ -9,7 +8,7 @@ use crate::finding::{Command, Fix, Risk};
 
 const LUKS2_DATA: ByteOffset = ByteOffset::new(16 * MIB);
 
-/// The default extent of vgcreate, and the unit of extents that are not a power of two.
+/// Of vgcreate, and the unit of extents that are not a power of two.
 const EXTENT: ByteOffset = ByteOffset::new(4 * MIB);
 const EXTENT_GRAIN: ByteCount = ByteCount::new(128 * KIB);
 
@@ -17,7 +16,7 @@ const CHUNK: ByteCount = ByteCount::new(512 * KIB);
 
 pub(crate) fn on_boundary(label: &str, layer: &Layer, boundary: Boundary) -> Fix {
     let pure = Boundary::multiples_of(boundary.size());
-    // The smallest multiple of the boundary that is at least `least`: with it the layer adds no misalignment.
+    // With the smallest multiple that is at least `least`, the layer adds no misalignment.
     let multiple = |least: ByteOffset| {
         pure.and_then(|boundary| boundary.ceil(least)).unwrap_or(ByteOffset::new(boundary.size().get())).get()
     };
@@ -91,7 +90,6 @@ pub(crate) fn larger_chunk(chunk: ByteCount, unit: ByteCount) -> Fix {
     )
 }
 
-/// The fix for a LUKS container on `len` bytes with encryption sectors smaller than `physical`.
 pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCount) -> Fix {
     let sector = physical.get().min(4096);
     if luks.version == 1 {

@@ -1,5 +1,5 @@
-//! The commands that recreate a file system with another block size. A command is given only if its result is what was
-//! asked for and differs from the present state.
+//! The commands that recreate a file system with another block size: only those whose result is what was asked for
+//! and differs from the present state.
 
 use straddle_layout::FsKind;
 use straddle_layout::layer::FileSystem;
@@ -7,10 +7,10 @@ use straddle_units::{BlockSize, ByteCount, MIB};
 
 use crate::finding::{Command, Fix, Risk};
 
-/// The largest block of ext, NILFS2 and XFS that every kernel can mount: the page size of x86.
+/// Every kernel can mount such blocks of ext, NILFS2 and XFS: the page size of x86.
 const PAGE: u64 = 4096;
 
-/// The largest clusters of each format that every system can read.
+/// Every system can read clusters up to these.
 const FAT_CLUSTER: u64 = 64 * 1024;
 const NTFS_CLUSTER: u64 = 64 * 1024;
 const EXFAT_CLUSTER: u64 = 32 << 20;
@@ -18,7 +18,7 @@ const EXFAT_CLUSTER: u64 = 32 << 20;
 /// mkfs.nilfs2 requires 16 segments of 2048 blocks, and a little more.
 const NILFS2_LEAST: u64 = 160 * MIB;
 
-/// On devices smaller than this, mkfs.exfat refuses its own default boundary of 1 MiB.
+/// Below this, mkfs.exfat refuses its own default boundary of 1 MiB.
 const EXFAT_SMALL: u64 = 16 * MIB;
 
 /// mkfs.fat does not align the clusters of file systems of up to this many sectors (`align_structures`).
@@ -29,7 +29,6 @@ const FAT16_LEAST: u64 = 4085;
 const FAT32_LEAST: u64 = 65525;
 const FAT32_MOST: u64 = 0x0FFF_FFF5;
 
-/// The fix for a file system on `len` bytes whose smallest write is less than `wanted` bytes.
 pub(crate) fn with_block(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> Fix {
     command(kind, fs, len, wanted).map_or_else(
         || {
@@ -69,13 +68,11 @@ fn command(kind: FsKind, fs: &FileSystem, len: ByteCount, wanted: ByteCount) -> 
     Some(Command::other("mkfs", line))
 }
 
-/// What a file system assumes of an array below: the bytes on one disk, and how many disks hold data.
 fn stripes(fs: &FileSystem) -> Option<(u64, u64)> {
     let (unit, width) = (fs.stripe_unit?.get(), fs.stripe_width?.get());
     (unit > 0 && width.is_multiple_of(unit)).then(|| (unit, width / unit))
 }
 
-/// The command for an ext with blocks of `block` bytes, for the array that it was made for.
 fn ext(kind: FsKind, fs: &FileSystem, block: u64) -> String {
     let stripes = stripes(fs).filter(|(unit, _)| unit.is_multiple_of(block)).map(|(unit, disks)| {
         let stride = unit / block;
@@ -84,7 +81,6 @@ fn ext(kind: FsKind, fs: &FileSystem, block: u64) -> String {
     format!("mkfs.{kind} -b {block} {}DEVICE", stripes.unwrap_or_default())
 }
 
-/// The command for an XFS with sectors of `sector` bytes, for the array that it was made for.
 fn xfs(fs: &FileSystem, sector: u64) -> String {
     let block = sector.max(fs.block.get());
     let stripes = stripes(fs).filter(|(unit, _)| unit.is_multiple_of(block));
@@ -92,8 +88,8 @@ fn xfs(fs: &FileSystem, sector: u64) -> String {
     format!("mkfs.xfs -f -s size={sector} -b size={block} {stripes}DEVICE")
 }
 
-/// The fix for a file system on `len` bytes whose units are smaller than the logical sectors of what it is on. Not for
-/// exFAT: mkfs.exfat 1.2.0 takes the device's sectors, and an image has none.
+/// On `len` bytes, with units smaller than the logical sectors below. Not for exFAT: mkfs.exfat 1.2.0 takes the
+/// device's sectors, and an image has none.
 pub(crate) fn for_sectors(kind: FsKind, fs: &FileSystem, len: ByteCount, sectors: BlockSize) -> Option<Fix> {
     let bytes = sectors.get();
     let cluster = fs.cluster.unwrap_or(fs.block).max(sectors.bytes());
@@ -123,14 +119,14 @@ pub(crate) fn fat(fs: &FileSystem, len: ByteCount, cluster: ByteCount) -> Option
 fn fat_in(fs: &FileSystem, len: ByteCount, sector: u64, cluster: ByteCount) -> Option<Command> {
     let sectors = cluster.get() / sector;
     let aligns = len.get() / sector > FAT_UNALIGNED_SECTORS;
-    // The FAT type is kept: firmware, cameras or DOS may be able to read that type only.
+    // Firmware, cameras or DOS may be able to read the present FAT type only.
     let kind = fs.fat_bits.map(|bits| format!("-F {bits} ")).unwrap_or_default();
     let line = format!("mkfs.fat {kind}-S {sector} -s {sectors} DEVICE");
     let fits = fs.fat_bits.is_none_or(|bits| has_clusters(bits, len.get() / cluster.get().max(1)));
     (aligns && fits && (1..=128).contains(&sectors)).then(|| Command::other("mkfs", line))
 }
 
-/// Whether a FAT of `bits` bits can have about this many clusters; tables and directories take a few.
+/// About this many: tables and directories take a few.
 fn has_clusters(bits: u8, clusters: u64) -> bool {
     let most = if bits == 32 { FAT32_MOST } else { 1 << bits };
     let least = match bits {
@@ -141,14 +137,14 @@ fn has_clusters(bits: u8, clusters: u64) -> bool {
     (least + least / 8..most).contains(&clusters)
 }
 
-/// The command for an exFAT with clusters of `cluster` bytes on multiples of 1 MiB or, if small, of them.
+/// Clusters are on multiples of 1 MiB or, if small, of their own size.
 pub(crate) fn exfat(len: ByteCount, cluster: ByteCount) -> Command {
     let boundary = if len.get() < EXFAT_SMALL { cluster.get() } else { cluster.get().max(MIB) };
     let line = format!("mkfs.exfat -b {boundary} -c {} DEVICE", cluster.get());
     Command::other("mkfs", line)
 }
 
-/// The fix that gives an ext4 clusters of a database's page, which Linux 6.16 writes in one piece.
+/// Linux 6.16 writes an ext4 cluster of a database's page in one piece.
 pub(crate) fn atomic(kind: FsKind, fs: &FileSystem, page: ByteCount) -> Option<Fix> {
     let bytes = page.get();
     let is_cluster = bytes.is_power_of_two() && bytes > PAGE && fs.cluster.unwrap_or(fs.block) < page;

@@ -1,7 +1,7 @@
 //! One cause, one finding: what several paths or targets of a run reach is reported once.
 //!
-//! Invariants: it only determines where a finding is reported, and lists there the other places where it shows. Findings
-//! about a member or a physical volume concern that one alone: only findings about the same thing are merged.
+//! Invariants: it only determines where a finding is reported, and lists there the other places where it shows. Only
+//! findings about the same thing are merged, not those about a member or a physical volume alone.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -11,13 +11,13 @@ use crate::causes::{self, Seen};
 use crate::finding::{About, Finding, Kind, Place, Reported, Severity};
 use crate::way::Step;
 
-/// The number of last steps that both paths share, if an array or a logical volume is among them.
+/// Last steps that both paths share, if an array or a logical volume is among them.
 fn shared(one: &[Step], other: &[Step]) -> Option<usize> {
     let same = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one.is(other)).count();
     one.iter().rev().take(same).any(Step::is_shared).then_some(same)
 }
 
-/// Whether a finding is about something that several disks lead to: a file system, or a place in an array's own space.
+/// Several disks lead to a file system, or to a place in an array's own space.
 fn is_of_shared(finding: &Finding) -> bool {
     finding.rule.about == About::FileSystem || finding.rule.code == Code::OFF_ARRAY_STRIPE
 }
@@ -26,9 +26,8 @@ fn is_one_thing(one: &Finding, other: &Finding) -> bool {
     one.rule == other.rule && is_of_shared(one) && shared(&one.layer, &other.layer).is_some()
 }
 
-/// Of findings about one file system or place in an array, reports the first of the worst, once.
+/// The first of the worst is reported.
 pub(crate) fn merge(findings: &mut [Finding]) {
-    // Findings about the same thing have the same rule and the same last step.
     let mut alike: HashMap<(Code, String), Vec<usize>> = HashMap::new();
     for (index, finding) in findings.iter().enumerate() {
         let is_candidate = finding.reported == Reported::Here
@@ -51,7 +50,7 @@ pub(crate) fn merge(findings: &mut [Finding]) {
     }
 }
 
-/// Of equal advice about file systems on one target, reports the first, and lists the others there.
+/// The first is reported, with the places of the others.
 pub(crate) fn merge_advice(findings: &mut [Finding]) {
     let mut first: HashMap<(Code, String), usize> = HashMap::new();
     for index in 0..findings.len() {
@@ -82,7 +81,6 @@ fn report_at(findings: &mut [Finding], index: usize, first: usize) {
     }
 }
 
-/// The last partition of a path before its last `shared` steps, which another path has too.
 fn branch(way: &[Step], shared: usize) -> String {
     let own = way.get(..way.len().saturating_sub(shared)).unwrap_or_default();
     let from = own.iter().rev().find(|step| step.is_partition()).or(own.first()).or(way.first());
@@ -90,7 +88,6 @@ fn branch(way: &[Step], shared: usize) -> String {
 }
 
 impl Seen<'_> {
-    /// Whether `other` stands on this target.
     fn carries(&self, other: &Self) -> bool {
         other.device.is_some_and(|device| self.above.contains(device))
     }
@@ -98,7 +95,6 @@ impl Seen<'_> {
 
 type At = (usize, usize);
 
-/// Reports findings of several targets about the same thing once: at the lowest target in the stack, or the first.
 pub(crate) fn merge_targets(seen: &mut [Seen<'_>]) {
     let mut repeats: BTreeMap<At, At> = BTreeMap::new();
     for upper in 0..seen.len() {
@@ -109,7 +105,7 @@ pub(crate) fn merge_targets(seen: &mut [Seen<'_>]) {
         }
     }
     for (from, first) in &repeats {
-        // If the other finding is reported elsewhere too, the chain is followed to its end; it has no cycles.
+        // The chain is followed to its end; it has no cycles.
         let mut root = *first;
         while let Some(next) = repeats.get(&root) {
             root = *next;
@@ -125,7 +121,6 @@ pub(crate) fn merge_targets(seen: &mut [Seen<'_>]) {
     causes::follow_down(seen);
 }
 
-/// The finding of another target that reports the same as the one at `repeated`.
 fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Option<At> {
     let upper = &seen[repeated.0];
     let finding = &upper.findings[repeated.1];
@@ -135,7 +130,7 @@ fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Opti
     (0..seen.len()).filter(|lower| *lower != repeated.0).find_map(|place| {
         let lower = &seen[place];
         let stands_on = lower.carries(upper);
-        // Members of one array, running or not, have its UUID.
+        // Members of one array have its UUID.
         let is_joined = finding.rule.code == Code::OFF_ARRAY_STRIPE || !lower.above.is_disjoint(&upper.above);
         let is_beside = place < repeated.0 && !stands_on && !upper.carries(lower) && is_joined;
         let is_same = |(index, other): &(usize, &Finding)| {
@@ -148,7 +143,6 @@ fn first_of(seen: &[Seen<'_>], repeated: At, repeats: &BTreeMap<At, At>) -> Opti
     })
 }
 
-/// Whether a finding on the lower device is the same as one on a device that stands on it.
 fn shows(lower: &Finding, upper: &Finding) -> bool {
     if lower.rule != upper.rule {
         return false;
@@ -161,7 +155,7 @@ fn shows(lower: &Finding, upper: &Finding) -> bool {
     }
 }
 
-/// Whether `lower`, from a device below, ends at the layer of `upper`. One may lack hidden LVM volumes.
+/// One of the paths may lack hidden LVM volumes.
 fn leads_further(lower: &[Step], upper: &[Step]) -> bool {
     let (Some((last, lower)), Some((same, upper))) = (lower.split_last(), upper.split_last()) else {
         return false;

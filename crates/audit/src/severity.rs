@@ -1,7 +1,7 @@
 //! How much a missed boundary matters, given what is written there.
 //!
-//! Invariants: it only lowers the severity of findings on placement, and says why. A verdict is about data that will
-//! be written: what is written once, or never, loses nothing.
+//! Invariants: it only lowers severities of findings on placement, with the reason. What is written once loses
+//! nothing.
 
 use straddle_layout::layer::{Facts, FileSystem, Layer, Md};
 use straddle_layout::{Content, FsKind, Partition, PartitionType, Role, TableKind, Unclaimed, types};
@@ -11,23 +11,21 @@ use crate::Context;
 use crate::catalogue::Code;
 use crate::finding::{Finding, Severity, Subject};
 
-/// The MBR types of PReP boot and EFI system partitions.
 const MBR_PREP: u8 = 0x41;
 const MBR_ESP: u8 = 0xEF;
 
-/// The MBR types of FAT that firmware boots from, and those of Linux: a file system, LVM.
+/// FAT that firmware boots from, and Linux: a file system, LVM.
 const MBR_FATS: [u8; 3] = [0x0B, 0x0C, 0x0E];
 const MBR_LINUX: [u8; 2] = [0x83, 0x8E];
 
-/// In the labels of boot partitions: bootfs and boot (Raspberry Pi OS), RECOVERY (NOOBS), system-boot (Ubuntu), RASPIFIRM (Debian).
+/// bootfs and boot (Raspberry Pi OS), RECOVERY (NOOBS), system-boot (Ubuntu), RASPIFIRM (Debian).
 const BOARD_LABELS: [&str; 3] = ["boot", "firm", "recovery"];
 
 const BOARD_BOOT_MOST: ByteCount = ByteCount::new(1 << 30);
 
-/// A boot partition's FAT may have any cluster size, because only updates of the boot loader write to it.
+/// Any cluster size will do: only updates of the boot loader write to a boot partition.
 const FAT: Content = Content::FileSystem(FsKind::Vfat);
 
-/// Adjusts the severity of findings on the placement of `partition` to what they cost there.
 pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mut [Finding]) {
     let weighs = |f: &Finding| f.severity > Severity::Advice;
     if !found.iter().any(weighs) {
@@ -46,7 +44,6 @@ pub(crate) fn placement(context: &Context<'_>, partition: &Partition, found: &mu
     }
 }
 
-/// Adjusts the severity of findings in the file systems of boot partitions and read-only images.
 pub(crate) fn contents(context: &Context<'_>, findings: &mut [Finding]) {
     let is_placed =
         [Code::FS_BLOCK_SMALL, Code::FS_BLOCK_BELOW_UNIT, Code::DATA_AREA_OFF, Code::START_STRADDLES];
@@ -75,7 +72,7 @@ fn lower(finding: &mut Finding, why: &str) {
     finding.unfixed();
 }
 
-/// Why the position of this partition does not matter, if it does not.
+/// `None` if the position matters.
 pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> Option<String> {
     if context.stack.is_in_iso(partition) {
         return Some("it is part of an ISO 9660 image, which is read-only".to_owned());
@@ -111,7 +108,7 @@ pub(crate) fn nothing_is_lost(context: &Context<'_>, partition: &Partition) -> O
     Some(why.to_owned())
 }
 
-/// Why a partition below a physical sector is only advice: it cannot be aligned, or hold a file system.
+/// Below a physical sector a partition cannot be aligned, or hold a file system.
 fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> {
     let physical = context.topology.physical.value();
     let is_small = partition.span.len() < physical && partition.content.is_none();
@@ -124,7 +121,7 @@ fn is_too_small(context: &Context<'_>, partition: &Partition) -> Option<String> 
     })
 }
 
-/// Whether it is a board's boot partition: a small FAT, active or so labelled, first on an MBR with Linux.
+/// A small FAT, active or so labelled, first on an MBR with Linux.
 fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
     let all = || context.stack.partitions.iter();
     let is = |partition: &Partition, kinds: &[u8]| matches!(partition.kind, PartitionType::Mbr(kind) if kinds.contains(&kind));
@@ -137,8 +134,8 @@ fn is_boards_boot(context: &Context<'_>, partition: &Partition) -> bool {
         && all().any(|other| is(other, &MBR_LINUX))
 }
 
-/// Whether the content leaves the last bytes of a partition, which fill a physical sector only in part, and the rest of
-/// that sector unused; and why.
+/// Whether the content leaves the partition's last bytes, in a partial physical sector, and the sector's rest unused;
+/// why.
 fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
     if let Some(next) = sharing(context, partition) {
         return (false, format!("partition {next} begins in the same sector"));
@@ -175,7 +172,6 @@ fn tail(context: &Context<'_>, partition: &Partition) -> (bool, String) {
     (is_unused, why)
 }
 
-/// The partition that begins in the physical sector in which this one ends.
 fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
     let end = partition.span.end();
     let sector_ends = context.topology.physical_boundary()?.ceil(end)?;
@@ -184,7 +180,6 @@ fn sharing(context: &Context<'_>, partition: &Partition) -> Option<u32> {
     context.stack.partitions.iter().find(begins_there).map(|p| p.number)
 }
 
-/// Whether a partition's content leaves the last `rest` bytes of its `len` unused.
 pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
     let leaves = |used: ByteCount| used.checked_add(rest).is_some_and(|end| end <= len);
     match &layer.facts {
@@ -194,23 +189,22 @@ pub(crate) fn leaves(layer: &Layer, len: ByteCount, rest: ByteCount) -> bool {
         Facts::FileSystem(fs) => allocates(layer.kind, fs).is_some_and(|unit| unit > rest),
         // Extents are measured in MiB; metadata is at the front.
         Facts::Pv(_) => true,
-        // Each 512-byte sector is encrypted by itself, so only the encrypted content could use the tail.
+        // Sectors of 512 bytes are encrypted by themselves: only the content could use the tail.
         Facts::Luks(luks) if luks.is_refused(len) => false,
         Facts::Luks(luks) => luks.sector_size <= ByteCount::new(512) || layer.used(len).is_some_and(leaves),
-        // If its superblock is at the end, it lies on a multiple of 4 KiB.
+        // A superblock at the end lies on a multiple of 4 KiB.
         Facts::Md(md) => uses(md).is_some_and(leaves),
         Facts::Lv(_) | Facts::Mapped(_) | Facts::Table(_) | Facts::Opaque => false,
     }
 }
 
-/// How far the array's data, in whole chunks, reaches into a member.
 fn uses(md: &Md) -> Option<ByteCount> {
     let odd = if md.chunk == ByteCount::ZERO { ByteCount::ZERO } else { md.data_size.remainder(md.chunk) };
     let whole = md.data_size.get().checked_sub(odd.get()).filter(|size| *size != 0).map(ByteCount::new)?;
     md.data_offset.checked_add(whole)
 }
 
-/// ZFS rounds its devices down to a multiple of this size (`vdev_open`, module/zfs/vdev.c).
+/// `vdev_open`, module/zfs/vdev.c.
 const ZFS_LABEL: ByteCount = ByteCount::new(256 * 1024);
 
 /// The allocation unit of a file system, if it is known: a smaller rest at its end is never allocated.

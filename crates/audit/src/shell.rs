@@ -4,11 +4,11 @@ use std::path::Path;
 
 pub(crate) use straddle_device::shown::quote;
 
-/// The most bytes of a target's name in that of a file: names have 255 at most.
+/// Of a target's name in that of a file: names have 255 at most.
 const LONGEST: usize = 200;
 
-/// A word for the file in the current folder that holds `what` about a target, named after it: `sda.plan.json`
-/// for `/dev/sda`. The commands for two disks do not write the same file.
+/// A word for a file in the current folder with `what` about a target, named after it: `sda.plan.json` for
+/// `/dev/sda`.
 pub fn file_about(target: &str, what: &str) -> String {
     // What follows the path of an address may be a secret.
     let parts = if target.contains("://") { "?#" } else { "" };

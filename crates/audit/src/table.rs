@@ -11,10 +11,9 @@ use crate::shell::{file_about, operand};
 
 const GPT_ENTRY_BYTES: u64 = 128;
 
-/// If the disk extends beyond an MBR's reach by no more than this, it is not worth reporting.
+/// A disk may extend this far beyond an MBR's reach without a finding.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
-/// Adds all findings about the table, and about the kernel's view of it.
 pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     // The partitions of a hybrid ISO image are windows on a single file system.
     let by_design = |problem: &&Problem| {
@@ -74,7 +73,6 @@ fn beside_mbr(at: ByteOffset) -> Finding {
     Finding { severity: Severity::Warning, ..finding }
 }
 
-/// The rule that a problem breaks, and the offset at which it shows.
 fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     match problem {
         Problem::GptPrimaryDamaged { at, .. } => (rules::GPT_PRIMARY_DAMAGED, *at),
@@ -101,7 +99,6 @@ fn rule_of(problem: &Problem) -> (&'static Rule, ByteOffset) {
     }
 }
 
-/// The fix for a problem, and an alternative by another program.
 fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     if let Some(fix) = cut_off(context, problem) {
         return (fix, None);
@@ -134,7 +131,6 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     (fix, None)
 }
 
-/// The advice if byte `at`, in a place of the table, is written.
 fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     // The array of the first copy begins in block 2.
     let array = ByteOffset::new(2 * context.stack.block.get());
@@ -153,12 +149,11 @@ fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
     ))
 }
 
-/// Whether writing the protective MBR and both copies of the GPT mends it.
 const fn is_of_copies(problem: &Problem) -> bool {
     matches!(problem.damage(), Damage::Copies | Damage::Protection)
 }
 
-/// A rule's sentence in the form that follows "fix:".
+/// The form that follows "fix:".
 fn as_clause(sentence: &str) -> String {
     let mut characters = sentence.trim_end_matches('.').chars();
     let first = characters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
@@ -169,16 +164,14 @@ fn as_clause(sentence: &str) -> String {
     }
 }
 
-/// Whether the table was read from a copy that is right for this disk.
 fn has_copy(context: &Context<'_>) -> bool {
     let is_none =
         |problem: &Problem| matches!(problem, Problem::GptUnusable { .. } | Problem::GptPastEnd { .. });
     !context.stack.problems.iter().any(is_none)
 }
 
-/// Whether every tool reads the same table as this program: from the first copy, which the MBR announces. If
-/// not, no tool may write: sgdisk would create an empty table, or the one from an earlier disk's backup, and
-/// sfdisk would change the MBR.
+/// From the first copy, which the MBR announces. Otherwise no tool may write: sgdisk would create an empty table, or
+/// the one from an earlier disk's backup, and sfdisk would change the MBR.
 fn is_read_alike(context: &Context<'_>) -> bool {
     let is_other = |problem: &Problem| {
         matches!(
@@ -191,7 +184,6 @@ fn is_read_alike(context: &Context<'_>) -> bool {
     has_copy(context) && !context.stack.problems.iter().any(is_other)
 }
 
-/// Removes commands whose tools read the table differently or not at all, and fixes that come second.
 pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     let stack = context.stack;
     if stack.problems.iter().any(|problem| matches!(problem, Problem::GptBackupMisplaced { .. })) {
@@ -204,7 +196,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
         );
     }
     if stack.cut_short().next().is_some() {
-        // What looks like free space may be data.
+        // Free space may be data.
         let of_size = [Code::CUT_SHORT, Code::GPT_PAST_END, Code::OUT_OF_RANGE];
         hold_back(
             findings,
@@ -214,7 +206,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     }
     let is_inside = |problem: &Problem| matches!(problem, Problem::TableInside { .. });
     if !stack.is_hybrid_iso() && stack.problems.iter().any(is_inside) {
-        // Tools write the table where it is: into a partition.
+        // Tools would write the table into a partition.
         let advice = "fix S049 (the table itself is inside a partition) first, then check again";
         hold_back(findings, |_| true, advice);
     }
@@ -233,7 +225,7 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Puts `advice` in the place of fixes that write the table or say where a partition belongs.
+/// In place of fixes that write the table or say where a partition belongs.
 fn hold_back(findings: &mut [Finding], waits: impl Fn(&Finding) -> bool, advice: &str) {
     for finding in findings.iter_mut().filter(|finding| waits(finding)) {
         finding.alternative = None;
@@ -244,7 +236,6 @@ fn hold_back(findings: &mut [Finding], waits: impl Fn(&Finding) -> bool, advice:
     }
 }
 
-/// The two commands that make a plan with these options, and write it.
 pub(crate) fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
     let (target, plan) = (operand(context.target), file_about(context.file, "plan.json"));
     let lines = [
@@ -254,7 +245,7 @@ pub(crate) fn planned(context: &Context<'_>, options: &str) -> Vec<Command> {
     lines.map(|line| Command::of_table("straddle", line)).into()
 }
 
-/// The fix that rewrites the GPT from its good copy, if this run sees no other problem of the table.
+/// `None` if this run sees another problem of the table.
 fn rewrite(context: &Context<'_>) -> Option<Fix> {
     let is_mended = |problem: &Problem| is_of_copies(problem) || problem.damage() == Damage::Hybrid;
     let seen = context.moves.options.as_ref()?;
@@ -272,7 +263,7 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
     })
 }
 
-/// The size of a disk that has all of what this problem says is past the end.
+/// A size that has all of what the problem says is past the end.
 fn recorded(context: &Context<'_>, problem: &Problem) -> Option<u64> {
     let end_of = |number: u32| {
         let end = context.partition(number)?.span.end().get();
@@ -288,7 +279,7 @@ fn recorded(context: &Context<'_>, problem: &Problem) -> Option<u64> {
     }
 }
 
-/// The fix for a raw image of which the end is missing: its former size. Only the first such problem has it.
+/// Gives back the former size. Only the first such problem has the fix.
 fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     let problems = &context.stack.problems;
     recorded(context, problem).filter(|_| context.is_image && context.container.is_none())?;
@@ -319,7 +310,6 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     })
 }
 
-/// The fix that makes a partition as large as its contents record, if there is room and no other problem.
 fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix> {
     let seen = context.moves.options.as_ref()?;
     let is_cut_short =
@@ -344,7 +334,7 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     })
 }
 
-/// The fix by sgdisk, if it reads the table as this program does.
+/// `None` unless sgdisk reads the table as this program does.
 fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     // sgdisk has no option for an image's sector size.
     let is_other_size = context.is_image && context.stack.block.get() != 512;
@@ -360,7 +350,6 @@ fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
     })
 }
 
-/// The fixes for a table in other sectors than the device's: its conversion, and a way to only read.
 fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fix, Option<Fix>) {
     let way = format!(
         "connect the disk the way it was connected when it was partitioned (with {table}-byte sectors, \
@@ -401,7 +390,6 @@ fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fi
     (fix, Some(view))
 }
 
-/// The fix that makes a loop device with sectors of `table` bytes over the disk.
 fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
     let line = format!(
         "losetup --find --show --read-only --partscan --sector-size {table} {}",

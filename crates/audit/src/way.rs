@@ -43,14 +43,14 @@ impl Step {
         self.kind == other.kind && is_same
     }
 
-    /// Whether several disks or partitions may form it, and its identity is known.
+    /// Several disks or partitions may form it, and its identity is known.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.kind, Some(Content::LogicalVolume | Content::Volume(VolumeKind::Md)))
             && !(self.uuid.is_empty() && self.name.is_empty())
     }
 }
 
-/// The path as shown to users: `partition 1 > PV vg > LV vg/root`.
+/// Such as `partition 1 > PV vg > LV vg/root`.
 pub(crate) fn label(way: &[Step]) -> String {
     way.iter().map(|step| step.called.as_str()).collect::<Vec<_>>().join(" > ")
 }
@@ -64,7 +64,7 @@ pub fn called(layer: &Layer) -> String {
         Facts::Table(_) => "partition table".to_owned(),
         _ => layer.kind.to_string(),
     };
-    // Names come from the disk and are printed to terminals, so they are made printable.
+    // Names come from the disk and are printed to terminals.
     let name = straddle_device::shown::printable(&layer.name);
     if name.is_empty() { what } else { format!("{what} {name}") }
 }

@@ -1,5 +1,5 @@
-//! Addresses of objects on servers: `https://HOST/PATH`, `s3://BUCKET/KEY` and the like. None is shown with
-//! its `user:password@` or its query, which may hold a signature.
+//! Addresses of objects on servers, such as `s3://BUCKET/KEY`. Shown without `user:password@` and query, which are
+//! secret.
 
 use std::fmt;
 use std::path::Path;
@@ -94,7 +94,7 @@ impl Address {
             Some(at) => (&rest[..at], true),
             None => (rest, false),
         };
-        // A password with an unescaped slash leaves an '@' in the path: what is before it is left out too.
+        // A password with an unescaped slash leaves an '@' in the path.
         let shown = before.rsplit_once('@').map_or(before, |(_, shown)| shown);
         format!("{}://{shown}{}", scheme.name(), if is_cut { "?…" } else { "" })
     }
@@ -137,7 +137,7 @@ impl Address {
                 "do not belong in the address: credentials come from the environment",
             ));
         }
-        // Whatever follows one may be a pasted signature, and would be shown with the key.
+        // What follows may be a pasted signature, and would be shown with the key.
         if rest.contains(['?', '#']) {
             return Err(AddressError::Character("'?' or '#' here", "a signed URL as https://..."));
         }
@@ -215,7 +215,6 @@ fn refuse_control(text: &str) -> Result<(), AddressError> {
     Ok(())
 }
 
-/// Whether `text` is a host name, an IPv4 address or an IPv6 address in brackets, with or without a port.
 fn is_host(text: &str) -> bool {
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0) && !port.starts_with('+');
     if let Some(rest) = text.strip_prefix('[') {

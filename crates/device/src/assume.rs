@@ -47,10 +47,10 @@ straddle_units::error_kind!(AssumeError: Usage);
 const KEYS: &str =
     "logical, physical, offset, io-min, io-opt, iu, stripe, chunk, erase, atomic, atomic-boundary";
 
-/// The largest size accepted (4 GiB). Larger values are typing errors.
+/// Larger values are typing errors.
 const MAX_SIZE: u64 = 1 << 32;
 
-/// What USB bridges report that fill a count of blocks with ones; it is a unit of no device.
+/// From USB bridges that fill a count of blocks with ones; no device has this unit.
 const ALL_ONES: ByteCount = ByteCount::new(65_535 * 512);
 
 impl FromStr for Assume {
@@ -139,7 +139,7 @@ impl Assume {
             if !size.is_multiple_of(ByteCount::new(512)) {
                 return reject(key, size, "not a multiple of 512");
             }
-            // Of an optimal I/O size that is said where it is judged, as of one that a device reports.
+            // An optimal I/O size is judged later, as one that a device reports.
             if key != "io-opt" && size.is_multiple_of(ALL_ONES) {
                 return reject(key, size, "it is 65535 blocks of 512 bytes (a 16-bit field of all ones)");
             }
@@ -177,7 +177,7 @@ impl Assume {
         self.logical
     }
 
-    /// Whether these are the sectors of a 512e drive, and nothing else, or nothing at all.
+    /// Whether these are the sectors of a 512e drive, and nothing else, or nothing is declared.
     pub fn is_512e(&self) -> bool {
         *self == Self::default() || "512e".parse().is_ok_and(|usual: Self| usual == *self)
     }

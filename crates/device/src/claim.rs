@@ -1,6 +1,5 @@
-//! Locks a file or a device before it is written: everything that writes to a file or device that it did not
-//! create asks here first. Locks are taken in both ways that other programs check, and the kernel keeps
-//! programs that check none out of a file, where it can ([`keep`]).
+//! Locks a file or a device that this program did not create, before it is written. Locks are taken in both ways that
+//! other programs check, and a lease keeps out programs that check none ([`keep`]).
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -97,7 +96,6 @@ straddle_units::error_kind! {
     Self::Io(_) => Failed,
 }
 
-/// Tries several times what another program may prevent only for a moment.
 fn patiently<T>(tries: u32, mut attempt: impl FnMut() -> Result<T, LockError>) -> Result<T, LockError> {
     for _ in 1..tries {
         match attempt() {
@@ -132,9 +130,9 @@ pub fn share(file: &File) -> Result<(), LockError> {
     })
 }
 
-/// Locks `file`, which is open for writing and was found at `path`, and what it stands on: with flock(2), as udev
-/// and partitioning tools do, and with a record lock of the open file description, as QEMU does. Then looks for
-/// other users, because those that take no lock are found only this way.
+/// Locks `file`, which is open for writing and was found at `path`, and what it stands on: with flock(2), as
+/// udev and partitioning tools do, and with a record lock of the open file description, as QEMU does. Then
+/// looks for users that take no lock.
 pub fn take(file: &File, path: &Path) -> Result<Claim, LockError> {
     take_part(file, path, true)
 }
@@ -163,23 +161,22 @@ fn take_part(file: &File, path: &Path, all: bool) -> Result<Claim, LockError> {
     Ok(claim)
 }
 
-/// What is locked for as long as this lives. Dropping it releases the locks explicitly instead of leaving
-/// that to closing the files: a program that is just being started still has the files of its parent.
+/// Locks, held until this is dropped, which releases them explicitly: a program that is just being started
+/// still has the files of its parent open.
 #[must_use = "what is not held is not locked"]
 #[derive(Debug, Default)]
 pub struct Claim(Vec<File>);
 
 impl Claim {
     fn lock(&mut self, file: &File) -> Result<(), LockError> {
-        // Recorded before locking, because the first of the two locks may succeed and the second fail.
+        // The first of the two locks may succeed and the second fail.
         self.0.push(file.try_clone().map_err(LockError::Io)?);
         let is_device = file.metadata().map_err(LockError::Io)?.file_type().is_block_device();
         patiently(if is_device { TRIES } else { TRIES_OF_FILE }, || try_lock(file))
     }
 
-    /// Also locks the files below loop devices on which the device with this `metadata` stands, as far as
-    /// they can be opened: their bytes are written too. If `all` of the target is claimed, devices below loop
-    /// devices are opened exclusively.
+    /// Also locks the openable files below loop devices on which the device stands: their bytes are written
+    /// too. If `all` of the target is claimed, devices below loop devices are opened exclusively.
     fn lock_below(&mut self, machine: &Machine, metadata: &Metadata, all: bool) -> Result<(), LockError> {
         for (id, path) in machine.behind(metadata) {
             if id.is_device() && !all {
@@ -223,15 +220,13 @@ impl Drop for Claim {
     }
 }
 
-/// File systems whose files are written only through their own inodes: ext4, XFS, Btrfs, F2FS, tmpfs
-/// (linux/magic.h).
+/// ext4, XFS, Btrfs, F2FS, tmpfs (linux/magic.h): files are written only through their own inodes.
 const LEASED: [i64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
 /// Keeps other processes out of `file`, which is locked: any that opens it waits until [`unlock`]. Returns
 /// false where no lease is available: for a device, another user's file, and some file systems.
 pub fn keep(file: &File) -> Result<bool, LockError> {
-    // On an overlay or network file system the lease covers one name of the file only; other programs write
-    // to the file below it.
+    // On an overlay or network file system the lease covers one name of the file only.
     if !rustix::fs::fstatfs(file).is_ok_and(|found| LEASED.contains(&found.f_type)) {
         return Ok(false);
     }
@@ -263,8 +258,7 @@ pub fn waits_for() -> Duration {
     Duration::from_secs(text.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
 }
 
-/// Releases both locks and the lease while the file stays open, because the kernel may hold the open file for
-/// longer than its process does.
+/// Releases the locks and the lease of an open file, which the kernel may hold longer than its process.
 pub fn unlock(file: &File) {
     // A lock that cannot be released ends with the open file.
     let _ = rustix::fs::flock(file, FlockOperation::Unlock);

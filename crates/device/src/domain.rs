@@ -1,6 +1,5 @@
-//! The disks of libvirt's virtual machines: where each is stored, in which format, and which sectors its
-//! guest is shown. The format is the one that the description states, raw without one. It is never detected:
-//! a guest could write a header that names any file of the host.
+//! The disks of libvirt's virtual machines. The format of each is the one that the description states, raw without
+//! one, and never detected: a guest could write a header that names any file of the host.
 //!
 //! Sources: libvirt's `formatdomain` and `storageencryption`; QEMU `hw/block/block.c`, `blkconf_blocksizes`.
 

@@ -55,8 +55,7 @@ pub struct Answers {
 /// Where the IDENTIFY data begins in an ATA Information VPD page (SAT-4, page 89h).
 const VPD_89_IDENTIFY: usize = 60;
 
-/// Queries an open device by ioctls and commands that only read. ATA IDENTIFY is sent only to disks behind
-/// libata, because some USB bridges hang on it.
+/// ATA IDENTIFY is sent only to disks behind libata, because some USB bridges hang on it.
 pub(crate) fn ask(
     kind: DeviceKind,
     device: &dyn Attributes,
@@ -198,7 +197,7 @@ fn kernel_figures(topology: &mut Topology, device: &dyn Attributes, kernel: &ioc
     topology.erase_block = erase.map(|erase| Figure::new(erase, Source::Sysfs(attribute)));
 }
 
-/// Parses an alignment offset: bytes, or -1, which partitions show as an unsigned number.
+/// -1 is shown as an unsigned number by partitions.
 pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
     match text.parse::<i64>().ok()? {
         -1 | 4_294_967_295 => Some(AlignmentOffset::Misaligned),
@@ -228,7 +227,6 @@ fn identified_sectors(topology: &mut Topology, answers: &Answers) {
     }
 }
 
-/// Adds an NVMe namespace's preferred writes. Their granularity is the indirection unit.
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     const GRANULARITY: &str = "the granularity is the unit; the alignment may be finer";
     let unit = &mut topology.indirection_unit;
@@ -245,8 +243,7 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
     claim(&mut topology.atomic, atomic, Source::Nvme("NAWUPF and NABSPF"), OFFERED);
 }
 
-/// Adds the optimal I/O size that the drive itself reports. Tools read the kernel's figure. So where the
-/// kernel shows 0, that is in force: no tool can act on a size that it does not see.
+/// The drive's own optimal I/O size. A 0 of the kernel stays in force: tools see only the kernel's figure.
 fn optimum_of_the_drive(
     topology: &mut Topology,
     device: &dyn Attributes,
@@ -269,8 +266,8 @@ fn optimum_of_the_drive(
     claim(&mut topology.io_opt, optimal, source, why);
 }
 
-/// Detects an optimal I/O size that does not come from the drive. Where a SCSI disk reports none, sd takes
-/// the host adapter's limit or, since Linux 6.17, its own (`sd_set_io_opt`), in whole physical sectors.
+/// Where a SCSI disk reports no optimal I/O size, sd takes the host adapter's limit or, since Linux 6.17, its
+/// own (`sd_set_io_opt`), in whole physical sectors.
 fn limit_of_the_kernel(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
     let Some(figure) = &topology.io_opt else { return };
     let is_alone = figure.others().iter().all(|claim| !matches!(claim.source, Source::Scsi(_)));
@@ -294,7 +291,7 @@ fn quirk(topology: &mut Topology, identity: &Identity) {
 }
 
 /// Assumes 4096-byte physical sectors on flash that reports 512 and nothing of its unit: no SSD, SD card or
-/// eMMC maps pages of 512 bytes, and an image of it is judged so too. A hypervisor's disk is left as it is.
+/// eMMC maps pages of 512 bytes. A hypervisor's disk is left as it is.
 fn assume_flash(topology: &mut Topology, kind: DeviceKind, identity: &Identity) {
     /// The kernel's test disk, which says that it does not rotate and is what it reports.
     const SCSI_DEBUG: &str = "scsi_debug";
@@ -319,10 +316,9 @@ fn is_emulated(identity: &Identity) -> bool {
     names.any(|said| EMULATED.iter().any(|name| said.starts_with(name)))
 }
 
-/// Whether a disk reports 512-byte physical sectors and may have larger ones: a spinning ATA disk that is on
-/// no list. The first disks with 4096-byte sectors, of 2010 to 2013, hid them, and no drive says when it was
-/// made. Of those that answer IDENTIFY, a disk that leaves out word 217 (its rotation rate, ATA8-ACS) is
-/// older. A hypervisor's disk does not say what it lies on.
+/// Whether a disk that reports 512-byte physical sectors may have larger ones: an unlisted spinning ATA disk.
+/// Those of 2010 to 2013 hid them, and no drive reports its age; without word 217 of IDENTIFY (rotation rate,
+/// ATA8-ACS) a disk is older. A hypervisor hides what its disk lies on.
 fn may_hide(
     kind: DeviceKind,
     identity: &Identity,
@@ -341,7 +337,6 @@ fn may_hide(
     (is_ata && spins && !is_older).then_some(Hides::Drive)
 }
 
-/// Adds what minimum and optimal I/O size mean on this kind of device.
 fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attributes) {
     let physical = topology.physical.value();
     let io_min = topology.io_min.as_ref().map(Figure::value).filter(|min| *min > physical);
@@ -355,7 +350,7 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);
             claim(&mut topology.chunk, chunk, Source::Sysfs("md/chunk_size"), "");
-            // Not derived from the optimal I/O size, which is also a multiple of the members' own.
+            // The optimal I/O size is also a multiple of the members' own.
             let level = device.text("md/level").and_then(|level| level.strip_prefix("raid")?.parse().ok());
             let stripe = chunk.zip(level).and_then(|(chunk, level)| {
                 let (disks, layout) = (device.number("md/raid_disks")?, device.number("md/layout"));
@@ -371,8 +366,8 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
     }
 }
 
-/// Decides what the I/O sizes of a device that is neither a drive nor an md array come from: an array behind
-/// it if `is_array`; otherwise a thin pool's chunk, Ceph's object, or whatever a hypervisor likes.
+/// The I/O sizes of a device that is neither a drive nor an md array come from an array behind it if
+/// `is_array`; otherwise from a thin pool's chunk, Ceph's object, or a hypervisor's choice.
 pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_array: impl FnOnce() -> bool) {
     let is_known = matches!(kind, DeviceKind::Nvme | DeviceKind::Md | DeviceKind::Scsi);
     let physical = topology.physical.value();
@@ -386,7 +381,7 @@ pub(crate) fn sizes_from_below(topology: &mut Topology, kind: DeviceKind, is_arr
     }
 }
 
-/// Takes minimum and optimal I/O size for an array's chunk and stripe, as a SCSI device describes it with both.
+/// A SCSI device describes an array's chunk and stripe by minimum and optimal I/O size.
 fn stripe_of_sizes(topology: &mut Topology) {
     let value = |figure: &Option<Figure<ByteCount>>| figure.as_ref().map(Figure::value);
     let io_min = value(&topology.io_min).filter(|min| *min > topology.physical.value());

@@ -41,7 +41,6 @@ impl RotationRate {
     }
 }
 
-/// Exponents have four bits, so the product stays below 2^32.
 fn physical_bytes(logical: BlockSize, exponent: u8) -> ByteCount {
     ByteCount::new(logical.get() << (exponent & 0x0f))
 }

@@ -1,12 +1,11 @@
 //! Image containers: files that do not simply hold the bytes of a disk in order.
 //!
-//! Nothing is written, and no file is opened but the image itself and those that the user named ([`Allowed`]).
-//! Buffer sizes come from the constants here, never from an image, and tables are read in pages of which a few
-//! are kept: an image of any size needs less than 8 MiB.
+//! Nothing is written, and no file is opened but the image itself and those that the user named ([`Allowed`]). Buffer
+//! sizes come from the constants here, never from an image, and few pages of tables are kept: an image of any size
+//! needs less than 8 MiB.
 //!
-//! The readers are our own. `imago` 0.2 was evaluated for qcow2 and is not suitable: it refuses extended L2
-//! entries and zstd, loads the whole L1 table (32 MiB are allowed, twice in memory), does not support VHD,
-//! VHDX, VDI or sparse VMDK, and opens backing files unless each is prevented.
+//! The readers are our own: `imago` 0.2 refuses extended L2 entries and zstd of qcow2, loads the whole L1 table, does
+//! not support VHD, VHDX, VDI or sparse VMDK, and opens backing files unless each is prevented.
 //!
 //! Sources: qemu `docs/interop/qcow2.txt`; VMware "Virtual Disk Format 5.0"; Microsoft "Virtual Hard Disk
 //! Image Format Specification" 1.0 and [MS-VHDX] 8.0; VirtualBox `VDICore.h`, and qemu's `block/*.c` for what
@@ -66,7 +65,6 @@ impl Format {
     pub const ALL: &'static [Self] =
         &[Self::Raw, Self::Qcow2, Self::Vmdk, Self::Vhd, Self::Vhdx, Self::Vdi, Self::Qed, Self::Parallels];
 
-    /// Returns the name that `--format` takes, the one in sentences, QEMU's, and the endings of file names.
     const fn names(self) -> (&'static str, &'static str, &'static str, &'static [&'static str]) {
         match self {
             Self::Raw => ("raw", "raw", "raw", &["raw", "img", "dd"]),
@@ -152,7 +150,7 @@ impl Format {
         Self::ALL.iter().copied().find(|format| format.qemu_name().as_bytes() == name)
     }
 
-    /// Whether the first bytes of a file show this format. A fixed VHD can be recognised only at its end.
+    /// A fixed VHD can be recognised only at its end.
     fn shows(self, head: &[u8]) -> bool {
         match self {
             Self::Raw => false,
@@ -257,7 +255,6 @@ pub enum StoredAt {
     Packed(Packed),
 }
 
-/// Consecutive bytes in one place; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StoredRun {
     place: StoredAt,
@@ -265,7 +262,6 @@ struct StoredRun {
 }
 
 trait Map: Send + Sync {
-    /// Returns the place of byte `at`, which is less than the disk's size.
     fn locate(&self, files: &Files, at: u64) -> Result<StoredRun, ImageError>;
 }
 
@@ -282,7 +278,7 @@ impl Missing {
 
 struct Files {
     own: Host,
-    /// Extents or a data file, from number 1 on.
+    /// From number 1 on.
     others: Vec<Result<Host, Missing>>,
 }
 
@@ -298,14 +294,9 @@ impl Files {
 
 /// What holds the bytes that an image does not hold itself.
 enum Below {
-    /// Zeros.
     Nothing,
     Missing(Missing),
-    Open {
-        role: &'static str,
-        name: String,
-        medium: Box<dyn Medium>,
-    },
+    Open { role: &'static str, name: String, medium: Box<dyn Medium> },
 }
 
 struct Parts {
@@ -314,7 +305,7 @@ struct Parts {
     below: Below,
     variant: &'static str,
     size: u64,
-    /// The unit of allocation in the file, in bytes.
+    /// In bytes.
     block: u64,
     sectors: Option<SectorSizes>,
     remarks: Vec<String>,
@@ -389,7 +380,7 @@ impl Image {
             parts.remarks.push(remark);
         }
         let (placement, fault) = Placement::sample(parts.map.as_ref(), &parts.files, parts.size);
-        // A file that is not opened is not damage. It is reported when its bytes are requested.
+        // A file that is not opened is not damage, and is reported when its bytes are requested.
         if let Some(fault) = fault.filter(|fault| !matches!(fault, ImageError::NotOpened { .. })) {
             let error = with_causes(&fault);
             let units = placement.units();
@@ -445,7 +436,7 @@ impl Image {
             Below::Nothing => part.fill(0),
             Below::Missing(missing) => return Err(missing.error(format)),
             Below::Open { role, name, medium } => {
-                // A backing file may be shorter; the bytes past its end are zeros.
+                // A backing file may be shorter: zeros follow.
                 let have = medium.len().get().saturating_sub(guest);
                 let have = usize::try_from(have).unwrap_or(usize::MAX).min(part.len());
                 let (there, not_there) = part.split_at_mut(have);

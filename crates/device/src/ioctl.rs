@@ -1,5 +1,5 @@
-//! Requests to the kernel and, through it, to drives. All `unsafe` of this crate is here. Nothing is ever
-//! written to a disk: commands only read. They are sent to block and character devices only.
+//! Requests to the kernel and, through it, to drives. All `unsafe` of this crate is here. Commands only read, and are
+//! sent to block and character devices only.
 //!
 //! Requests and structures are those of the kernel's `include/uapi/linux/fs.h`, `linux/blkdev.h`,
 //! `linux/nvme_ioctl.h` and of `scsi/sg.h`.
@@ -24,7 +24,7 @@ use crate::fields::be16;
 
 pub(crate) use ata::{ata_identify, ata_log, ata_power_mode, scsi_is_stopped};
 
-/// After this time, in milliseconds, the kernel aborts a command.
+/// The kernel then aborts a command.
 const TIMEOUT_MS: u32 = 5_000;
 
 /// Why a request has no answer.
@@ -81,7 +81,6 @@ pub struct Sense {
 }
 
 impl Sense {
-    /// Parses the fixed (70h, 71h) or descriptor (72h, 73h) format.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
         match bytes.first()? & 0x7f {
@@ -91,18 +90,16 @@ impl Sense {
         }
     }
 
-    /// ILLEGAL REQUEST: the target does not know the command or one of its fields.
     fn is_unsupported(self) -> bool {
         self.key == 5
     }
 
-    /// NO SENSE and RECOVERED ERROR: the command was carried out. ATA PASS THROUGH INFORMATION AVAILABLE (1h,
-    /// 00h/1Dh; SAT-4) is reported this way too.
+    /// ATA PASS THROUGH INFORMATION AVAILABLE (1h, 00h/1Dh; SAT-4) is reported this way too.
     fn is_success(self) -> bool {
         self.key <= 1
     }
 
-    /// UNIT ATTENTION: an earlier event. The command was not carried out and may be sent again.
+    /// UNIT ATTENTION: the command was not carried out and may be sent again.
     fn is_attention(self) -> bool {
         self.key == 6
     }
@@ -153,7 +150,6 @@ unsafe impl<T: ?Sized> Ioctl for Request<'_, T> {
     }
 }
 
-/// The kinds of file to which a request is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meant {
     Block,
@@ -251,15 +247,13 @@ struct SgIoHdr {
 const SG_IO: Opcode = 0x2285;
 const FROM_DEVICE: i32 = -3;
 const NO_DATA: i32 = -1;
-/// Unit attentions in a row that are ignored. The next one fails the command.
+/// Ignored in a row; the next one fails the command.
 const ATTENTIONS: usize = 2;
-/// Sense data is present. Kernels since 5.14 always leave it 0.
+/// Kernels since 5.14 always leave it 0.
 const DRIVER_SENSE: u16 = 0x08;
 
-/// The number of bytes transferred, and the sense data.
 type Answer = (usize, Vec<u8>);
 
-/// Sends a SCSI command of `len` bytes that reads into `data`, and repeats it after a unit attention.
 fn scsi_read(
     fd: BorrowedFd<'_>,
     what: &'static str,
@@ -318,7 +312,6 @@ fn scsi_read_once(
     Ok((data.len().saturating_sub(missing), sense))
 }
 
-/// Returns up to 32 bytes.
 pub(crate) fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError> {
     let mut cdb = [0u8; 16];
     let mut data = vec![0u8; 32];
@@ -328,7 +321,7 @@ pub(crate) fn scsi_read_capacity_16(fd: impl AsFd) -> Result<Vec<u8>, IoctlError
     Ok(data)
 }
 
-/// Reads at most 255 bytes of a VPD page: old devices ignore the high byte of the allocation length.
+/// At most 255 bytes: old devices ignore the high byte of the allocation length.
 pub(crate) fn scsi_inquiry_vpd(fd: impl AsFd, page: u8) -> Result<Vec<u8>, IoctlError> {
     const WHAT: &str = "SCSI INQUIRY";
     let mut cdb = [0u8; 16];
@@ -370,7 +363,7 @@ struct NvmeAdminCmd {
 const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
 const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCmd>(b'N', 0x41);
 
-/// For a request that it does not know, the SCSI disk driver returns EINVAL where others return ENOTTY.
+/// The SCSI disk driver returns EINVAL where others return ENOTTY.
 fn not_nvme(error: IoctlError) -> IoctlError {
     match error {
         IoctlError::Os { what, source } if source.kind() == io::ErrorKind::InvalidInput => {

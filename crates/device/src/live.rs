@@ -1,6 +1,5 @@
-//! What stands on a disk or a partition, as the running kernel reports it: arrays, mappings, caches, and what
-//! uses them. Only sysfs, /proc and device mapper are read. Depth and number are limited, because a captured
-//! tree may contain anything.
+//! What stands on a disk or a partition: arrays, mappings, caches, and what uses them. Only sysfs, /proc and device
+//! mapper are read. Depth and number are limited, because a captured tree may contain anything.
 //!
 //! A captured tree has `sys/block`. It may have `proc/self/mountinfo`, `proc/swaps`, copies of devices in
 //! `dev` and, in `dmsetup-table`, the output of `dmsetup table`.

@@ -132,7 +132,7 @@ impl Medium for FileMedium {
 
     fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
         check_end(at, buf.len(), self.len)?;
-        // Not `read_exact_at`: an error must name the byte at which it occurred, not the first one wanted.
+        // An error must name the byte at which it occurred, not the first one wanted.
         let mut done = 0;
         while done < buf.len() {
             let here = at.checked_add(ByteCount::new(done as u64)).unwrap_or(at);

@@ -1,7 +1,6 @@
-//! Drives known to claim 512-byte physical sectors although they work in larger ones: `quirks.toml`, in which
-//! every entry names its sources. Callers compare first, so an entry never overrules a drive that reports
-//! more. A family may be listed if some of its drives report correctly, but not if some of them have 512-byte
-//! sectors.
+//! Drives known to claim 512-byte physical sectors although they work in larger ones: `quirks.toml`, in which every
+//! entry names its sources. An entry never overrules a drive that reports more. A family may be listed if some of its
+//! drives report correctly, but not if some have 512-byte sectors.
 
 use std::sync::LazyLock;
 
@@ -29,14 +28,14 @@ static ALL: LazyLock<Vec<Quirk>> = LazyLock::new(|| {
     toml::from_str::<List<Quirk>>(include_str!("quirks.toml")).map(|list| list.quirk).unwrap_or_default()
 });
 
-/// Returns the first entry for a model, which SCSI cuts at 16 characters. Padding is ignored.
+/// SCSI cuts a model at 16 characters. Padding is ignored.
 fn lookup(model: &str) -> Option<&'static Quirk> {
     let model = model.trim();
     ALL.iter().find(|quirk| matches(&quirk.model, model))
 }
 
-/// As [`lookup`], also for a disk behind a bridge that splits the ATA model across SCSI's vendor (8
-/// characters) and product fields: `WDC WD20` and `EARS-00MVWB0`, or `SAMSUNG` and `HD204UI`.
+/// As [`lookup`], for a bridge that splits the ATA model in SCSI's 8-character vendor and product (`WDC WD20`,
+/// `EARS-00MVWB0`).
 pub(crate) fn lookup_inquiry(vendor: &str, model: &str) -> Option<&'static Quirk> {
     let joined = || format!("{:<VENDOR_LEN$}{}", vendor.trim_end(), model.trim());
     lookup(model).or_else(|| lookup(&joined()))
@@ -46,7 +45,6 @@ pub(crate) fn lookup_inquiry(vendor: &str, model: &str) -> Option<&'static Quirk
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // The last `*` in the pattern, and the text that has to match what follows it.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

@@ -1,5 +1,5 @@
-//! A medium of which each byte is read once: several searches ask for the same bytes. A range that cannot be
-//! read is not tried again either, because a failing disk takes seconds for each try, and no hole of a file is read.
+//! A medium of which each byte is read once. A range that cannot be read is not tried again either, because a failing
+//! disk takes seconds for each try, and no hole of a file is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
@@ -14,7 +14,7 @@ const MAX_RANGE: usize = 64 << 10;
 
 const MAX_BYTES: usize = 4 << 20;
 
-/// What an entry takes in memory without its bytes.
+/// Without its bytes.
 const ENTRY: usize = 64;
 
 /// A medium that keeps what was read from it.
@@ -39,7 +39,6 @@ enum Kept {
 impl Kept {
     fn of(bytes: &[u8]) -> Self {
         const NOTHING: [u8; 512] = [0; 512];
-        // Comparisons of memory, and not a loop over bytes.
         match bytes.chunks(NOTHING.len()).all(|part| *part == NOTHING[..part.len()]) {
             true => Self::Zeros(bytes.len() as u64),
             false => Self::Bytes(bytes.into()),
@@ -62,13 +61,11 @@ impl Kept {
 }
 
 impl Reads {
-    /// What is kept of byte `at`, and how far into that it is.
     fn at(&self, at: u64) -> Option<(&Kept, u64)> {
         let (start, kept) = self.ranges.range(..=at).next_back()?;
         Some((kept, at - start)).filter(|(kept, into)| *into < kept.len())
     }
 
-    /// Returns whether all of `buf` is kept.
     fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> bool {
         while !buf.is_empty() {
             let Some((kept, into)) = self.at(at) else { return false };

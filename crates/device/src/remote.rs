@@ -1,6 +1,6 @@
-//! Objects on servers, read in ranges: only those that are asked for are fetched, and kept within a bound
-//! ([`cache`]). Every answer is checked before its bytes count ([`answer`]). A target has one budget of time
-//! and bytes ([`Limits`]), and its first failure is its last. Secrets are in no error.
+//! Objects on servers: only the ranges asked for are fetched, and kept within a bound ([`cache`]). Every answer is
+//! checked before its bytes count ([`answer`]). A target has one budget of time and bytes ([`Limits`]), and its first
+//! failure is its last. Secrets are in no error.
 
 mod answer;
 mod budget;
@@ -31,7 +31,7 @@ use web::Web;
 /// Opens objects. It holds the connections and the credentials that they share.
 pub struct Client {
     limits: Limits,
-    /// Made when needed: reading the certificates of this machine takes a while.
+    /// Reading this machine's certificates takes a while.
     transport: OnceLock<Arc<Transport>>,
     stores: Mutex<HashMap<(Scheme, String), Arc<Store>>>,
 }

@@ -1,5 +1,5 @@
-//! Shows untrusted text on a terminal and in a shell: file names, labels, serial numbers. It makes a terminal
-//! do nothing, looks like no other text, and is exactly one word for a shell.
+//! Shows untrusted text (file names, labels, serial numbers) so that it makes a terminal do nothing, looks like no
+//! other text, and is exactly one word for a shell.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -51,8 +51,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// Returns `word` as one word for a POSIX shell: quoted where needed, with hidden characters as escapes
-/// between `$'` and `'` (POSIX.1-2024, 2.2.4).
+/// `word` as one word for a POSIX shell: quoted where needed, hidden characters between `$'` and `'` (POSIX.1-2024,
+/// 2.2.4).
 pub fn quote(word: &str) -> String {
     quoted(word.as_bytes())
 }
@@ -77,7 +77,7 @@ fn quoted(bytes: &[u8]) -> String {
 fn escaped(bytes: &[u8]) -> String {
     let mut text = "$'".to_owned();
     let hex = |text: &mut String, bytes: &[u8]| {
-        // Octal escapes always have three digits, so a digit that follows is not taken as part of one.
+        // Octal escapes have three digits: a digit that follows is not part of one.
         bytes.iter().for_each(|byte| *text += &format!("\\{byte:03o}"));
     };
     for chunk in bytes.utf8_chunks() {

@@ -1,5 +1,5 @@
-//! Finds disks in standby without waking them. Opening a disk's node reads nothing; a disk that the kernel
-//! itself has suspended is not even opened, because any command would resume it.
+//! Finds disks in standby without waking them. Opening a node reads nothing; a disk that the kernel has suspended is
+//! not even opened, because any command would resume it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,6 @@ fn disks_below(path: &Path) -> Vec<PathBuf> {
     disks
 }
 
-/// Only SCSI and SATA disks have such a state.
 fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
     let name = disk.path().file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     if DeviceKind::of(&name) != DeviceKind::Scsi {

@@ -1,4 +1,4 @@
-//! The kernel's view of a block device: `/sys/block/NAME`, or a captured tree of the same shape.
+//! The kernel's view of a block device: `/sys/block/NAME`, or a captured tree.
 
 use std::fs;
 use std::io::{self, Read};
@@ -52,7 +52,6 @@ impl Directory {
         &self.0
     }
 
-    /// Returns `node`, if it is this device's.
     pub(crate) fn opened(&self, node: fs::File) -> io::Result<fs::File> {
         let metadata = node.metadata()?;
         let dev = number_text(metadata.rdev());
@@ -68,7 +67,7 @@ impl Directory {
 impl Attributes for Directory {
     fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.0.join(name);
-        // A captured tree may come from anyone: a FIFO or a device in it must not be opened.
+        // A FIFO or a device in a captured tree must not be opened.
         if !fs::metadata(&path).ok()?.is_file() {
             return None;
         }
@@ -87,7 +86,6 @@ pub fn of_number(number: u64) -> PathBuf {
     Path::new("/sys/dev/block").join(number_text(number))
 }
 
-/// As `major:minor`.
 pub(crate) fn number_text(number: u64) -> String {
     format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
@@ -103,7 +101,6 @@ pub fn name_of_disk(disk: &Directory) -> Option<String> {
     ["wwid", "device/wwid", "device/serial"].into_iter().find_map(|attribute| disk.text(attribute))
 }
 
-/// Sorted; none when it cannot be read.
 pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -111,7 +108,7 @@ pub(crate) fn list_names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A sort key: `dm-2` precedes `dm-10`, and `sdz` precedes `sdaa`.
+/// `dm-2` precedes `dm-10`, and `sdz` precedes `sdaa`.
 pub(crate) fn natural_order(name: &str) -> Vec<(String, usize, String, u64)> {
     const LETTERED: [&str; 4] = ["sd", "hd", "vd", "xvd"];
     let mut parts = Vec::new();
@@ -231,7 +228,7 @@ impl DeviceKind {
     }
 }
 
-/// Left out when no target is given: loop and memory devices, and drives for media without partitions.
+/// Loop and memory devices, and drives for media without partitions.
 pub(crate) fn is_not_a_disk(name: &str) -> bool {
     ["loop", "ram", "zram", "sr", "fd"].iter().any(|prefix| {
         name.strip_prefix(prefix)

@@ -1,6 +1,5 @@
-//! Opens a target: the device or image that a path names, its bytes where they may be read, and its topology.
-//! A FIFO would hang, and some character devices act on being opened. So the file type is checked before a
-//! file is opened, and again after.
+//! Opens a target: the device or image that a path names. A FIFO would hang, and some character devices act on being
+//! opened, so the file type is checked before and after opening.
 
 mod image;
 
@@ -263,13 +262,12 @@ fn describe(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Does not block, and acquires no controlling terminal.
 pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-/// Opens the device of the sysfs directory `sys`. In a container its node may be missing or unreadable.
+/// In a container the node may be missing or unreadable.
 fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, OpenError> {
     let named = Directory::new(sys.clone());
     if options.no_wake
@@ -278,7 +276,7 @@ fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, O
         let is_below = sys.file_name().is_none_or(|name| name != standby.disk.as_str());
         return Err(OpenError::Standby { standby, is_below });
     }
-    // A partition is audited on its disk: its own topology is the disk's, seen from its start.
+    // A partition is audited on its disk, whose topology it has, seen from its start.
     let partition = named.number("partition").and_then(|n| u32::try_from(n).ok());
     let (disk, node) = match (partition, sys.parent()) {
         (Some(_), Some(parent)) => {
@@ -317,7 +315,7 @@ pub fn closed(error: io::Error) -> io::Error {
 
 fn open_node(node: &Path, disk: &Directory) -> io::Result<File> {
     let file = disk.opened(open_for_reading(node)?)?;
-    // A disk's node has its own page cache, which writes through its partitions do not update.
+    // A disk's page cache misses writes through its partitions.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
     Ok(file)
 }
@@ -384,7 +382,6 @@ fn from_sysfs(
         (None, None) => Answers::default(),
     };
     let (identity, mut topology) = evidence::combine(kind, disk, answers);
-    // Read once, and only for a device that stands on others.
     let machine = LazyCell::new(|| Machine::of_devices(sysroot));
     let machine = || &*machine;
     judge_stacked_offset(&mut topology, kind, name, &machine);
@@ -412,7 +409,6 @@ fn from_sysfs(
     })
 }
 
-/// The offset of a stacked device may differ from what the devices below give.
 fn judge_stacked_offset<'m>(
     topology: &mut Topology,
     kind: DeviceKind,
@@ -440,7 +436,6 @@ fn judge_stacked_offset<'m>(
     }
 }
 
-/// Gives a device that stands on others the sectors that these are taken to have, where they are larger.
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
     const LOOP: &str = "a loop device does not pass on the sector sizes of its file or device";
     const BELOW: &str = "the kernel knows what the underlying disks report";
@@ -508,14 +503,14 @@ pub struct Discovered {
     pub remarks: Vec<String>,
 }
 
-/// Only names registered for one device (SCSI's NAA and EUI-64, NVMe's); others may be made up, and shared.
+/// Of SCSI's NAA and EUI-64, or NVMe's; others may be made up, and shared.
 fn worldwide_name(device: &Directory) -> Option<(String, u64)> {
     let name = device.text("wwid").or_else(|| device.text("device/wwid"))?;
     let is_registered = ["naa.", "eui.", "uuid."].iter().any(|kind| name.starts_with(kind));
     Some((name, device.number("size")?)).filter(|_| is_registered)
 }
 
-/// The size of a drive for removable media does not show whether it has a medium.
+/// For removable media, the size does not show whether there is a medium.
 fn holds_medium(name: &str) -> bool {
     let is_drive = ["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
     let first = || open_for_reading(&Path::new("/dev").join(name))?.read_exact_at(&mut [0; 512], 0);

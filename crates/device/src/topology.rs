@@ -1,5 +1,5 @@
-//! What is known about a device's sectors. A [`Figure`] has a source. When sources disagree all are kept, one
-//! is chosen, and the reason is recorded.
+//! What is known about a device's sectors. Sources of a [`Figure`] that disagree are all kept, with the reason of the
+//! choice.
 
 use std::fmt;
 
@@ -159,7 +159,6 @@ impl<T: Copy + PartialEq> Figure<T> {
         self.others.insert(0, old);
     }
 
-    /// Returns whether it is larger, and so in force.
     pub(crate) fn use_larger(&mut self, value: T, source: Source) -> bool
     where
         T: Ord,
@@ -175,7 +174,6 @@ impl<T: Copy + PartialEq> Figure<T> {
     }
 }
 
-/// Adds a claim to a figure that may not have one yet.
 pub(crate) fn claim<T: Copy + PartialEq>(
     figure: &mut Option<Figure<T>>,
     value: Option<T>,
@@ -281,8 +279,7 @@ impl LbaFormats {
         self.list.get(usize::from(self.current)).copied()
     }
 
-    /// Returns the index and format that the drive reports as faster than the one in force, with the same
-    /// metadata: the fastest and, among equals, the one with the largest block.
+    /// The index and format that the drive reports as fastest, with the same metadata; of equals, the largest block.
     pub fn faster(&self) -> Option<(usize, LbaFormat)> {
         let current = self.current()?;
         let usable = |(_, format): &(usize, LbaFormat)| {
@@ -438,8 +435,8 @@ impl Topology {
         self.guest = Some(guest);
     }
 
-    /// The topology of an image: 512-byte logical sectors (until the partition table says otherwise), and
-    /// 4096-byte physical ones, because aligning to them is right for 512-byte ones too.
+    /// For an image: 512-byte logical sectors, until its table says otherwise, and 4096-byte physical ones, right for
+    /// 512, too.
     pub fn unknown() -> Self {
         Self {
             logical: Figure::new(BlockSize::B512, Source::Assumed),

@@ -1,4 +1,4 @@
-//! A medium that records what could not be read. Readers treat that as absent, but the user must learn of it.
+//! A medium that records what could not be read, which readers treat as absent: the user must learn of it.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};

@@ -1,9 +1,8 @@
-//! What shares a medium with its partition table: the metadata of an array of which the whole disk is a
-//! member, and contents that are older than the table or still in use.
+//! What shares a medium with its partition table: the metadata of an array of which the whole disk is a member, and
+//! contents that are older than the table or still in use.
 //!
-//! A table is the array's, or older than the array, if no partition covers the array's metadata, and also if it
-//! reaches past the end of the disk; otherwise it is the disk's. What does not decide is reported beside what
-//! does, as libblkid would.
+//! A table belongs to the array, or is older, if no partition covers the array's metadata, and also if it reaches
+//! past the end of the disk; otherwise it is the disk's. Both are reported, as libblkid would.
 
 use straddle_device::fields::{byte, has, le16, le32};
 use straddle_device::{Medium, ReadError};
@@ -16,7 +15,6 @@ use crate::read::{read_in_use, table_in_boot_sector, table_of};
 use crate::reader::Reader;
 use crate::signature::{self, Mark};
 
-/// The sector size of an optical medium, in bytes.
 const ISO_SECTOR: u64 = 2048;
 
 /// Something on a medium that its stack does not describe.
@@ -95,8 +93,8 @@ pub fn beside(medium: &dyn Medium, stack: &Stack) -> Result<Vec<Beside>, ReadErr
     Ok(found)
 }
 
-/// The span from the start of `medium` of the file system of an optical medium and the boot images in its catalog.
-/// Its size counts in 2048-byte sectors, or in the block size it states (ECMA-119, 8.4; El Torito 1.0).
+/// The bytes of the file system of an optical medium and of the boot images in its catalog. Its size counts in
+/// 2048-byte sectors, or in the block size it states (ECMA-119, 8.4; El Torito 1.0).
 pub fn optical_extent(medium: &dyn Medium) -> Result<Option<Span>, ReadError> {
     Ok(optical_extent_of(&Reader::open(medium, BlockSize::B512)?))
 }
@@ -149,7 +147,7 @@ pub fn rival_table(medium: &dyn Medium, stack: &Stack) -> Result<Option<RivalTab
     let TableKind::Content(content) = stack.kind else { return Ok(None) };
     let reader = Reader::open(medium, BlockSize::B512)?;
     let (name, table) = if content.is_array_member() {
-        // A table in the array's own space is the array's, and so is one where that space is not known.
+        // A table in the array's own or unknown space is the array's.
         if !stack.layer.as_ref().is_some_and(leaves_start) {
             return Ok(None);
         }
@@ -210,7 +208,6 @@ pub fn rival_content(stack: &Stack, found: &[Beside]) -> Option<RivalContent> {
     Some(RivalContent { content, table, partition: first, shows_partition })
 }
 
-/// Returns the content by which the whole medium, on which the table `stack` was found, is an array's member.
 pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     let is_table = matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr);
     let marks = if is_table { signature::array_members(reader) } else { signature::at_end(reader) };
@@ -224,12 +221,11 @@ pub(crate) fn member(reader: &Reader<'_>, stack: &Stack) -> Option<Content> {
     marks.into_iter().find(is_past_table).map(|mark| mark.content)
 }
 
-/// Whether a partition contains the bytes `at`.
 fn covers(partition: &Partition, at: Span) -> bool {
     partition.role != Role::Extended && partition.span.contains(at)
 }
 
-/// Whether a member's array does not use the first bytes of the disk, where a table is.
+/// The first bytes of the disk, where a table is, are outside of the array's data.
 fn leaves_start(member: &Layer) -> bool {
     let mut layers = vec![member];
     let mut is_placed = false;
@@ -249,7 +245,6 @@ fn leaves_start(member: &Layer) -> bool {
     is_placed
 }
 
-/// Whether a mark belongs to the content of the partition that covers it.
 fn is_of(reader: &Reader<'_>, partition: &Partition, mark: Mark) -> bool {
     partition.content == Some(mark.content)
         || signature::is_marked_at_end(reader, partition.span, mark.content)

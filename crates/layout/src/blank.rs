@@ -6,20 +6,19 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, MIB, Span};
 use crate::reader::Reader;
 use crate::tables::gpt;
 
-/// The start that is checked: with the last known magic, VMFS's at 2 MiB, and the start of a new table's first partition.
+/// With the last known magic, VMFS's at 2 MiB, and the start of a new table's first partition.
 const FRONT: u64 = 4 * MIB;
-/// The end that is checked: with backup tables and the metadata of every array.
+/// With backup tables and the metadata of every array.
 const BACK: u64 = 2 * MIB;
-/// How many bytes are read at once.
 const PIECE: u64 = 64 * 1024;
 const SECTOR: usize = 512;
 
-/// The bytes of erased blocks: zeros, or ones on memory cards and past write pointers of zones.
+/// Zeros, or ones on memory cards and past write pointers of zones.
 const ERASED: [u8; 2] = [0x00, 0xFF];
 
 /// Whether a sector reads as if it was never written or has been erased.
 pub fn is_erased(sector: &[u8]) -> bool {
-    // Each byte equals the one before it: one comparison of memory, and not a loop over bytes.
+    // One comparison of memory, and not a loop over bytes.
     sector.split_first().is_none_or(|(first, rest)| ERASED.contains(first) && *rest == sector[..rest.len()])
 }
 
@@ -43,7 +42,7 @@ pub fn is_blank(medium: &dyn Medium) -> Result<bool, ReadError> {
     let len = medium.len().get();
     let front = len.min(FRONT);
     let back = len.saturating_sub(BACK).max(front);
-    // A backup GPT of another disk, of which this one was or is a part, does not count.
+    // A backup GPT left by another disk does not count.
     let end = gpt::left_over(&Reader::open(medium, BlockSize::B512)?).map_or(len, ByteOffset::get);
     for (at, end) in [(0, front.min(end)), (back, end)] {
         let span = Span::between(ByteOffset::new(at), ByteOffset::new(end));

@@ -1,8 +1,7 @@
 //! Following the layers from a partition or a disk up to file systems.
 //!
 //! It goes the way the kernel and its tools would, looking for array members before looking at the first bytes.
-//! Whatever the bytes are, there are limits, and it reports where it stops. It does not look at what is on
-//! another disk, in another member or behind a key.
+//! Limits hold whatever the bytes are; where it stops is reported, as at other disks and members and behind keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,19 +18,19 @@ use crate::tables::{bsd, mbr};
 use crate::volumes::{self, Provides, Space, SubVolume, Volume};
 use crate::{fs, signature};
 
-/// The most places to look at on one drive, whether they hold anything or not.
+/// Places looked at on one drive, whether they hold anything or not.
 const MAX_PROBES: usize = 2 * MAX_LAYERS;
 
-/// The most pieces to keep for all layers together.
+/// Pieces kept for all layers together.
 const MAX_ALL_PIECES: usize = 1 << 18;
 
 /// The most cuts when mapping spaces: the runs times the pieces of the space below, summed over all layers.
 const MAX_CUTS: usize = 1 << 26;
 
-/// The most volume metadata to read: eight groups or containers of the maximum size.
+/// Eight groups or containers of the maximum size.
 const MAX_METADATA: u64 = 32 * MIB;
 
-/// How many times an array's space may be listed again with the runs where the layers found so far continue.
+/// How often an array's space may be listed again with the runs where the layers found so far continue.
 const MAX_PASSES: usize = 3;
 
 /// Reads the layers on the run `span` of `device`, up to file systems; `None` if nothing is recognised there.
@@ -55,9 +54,9 @@ pub fn read_layers(device: &View<'_>, span: Span, block: Option<BlockSize>) -> O
 struct Nesting {
     depth: usize,
     block: Option<BlockSize>,
-    /// Whether the kernel or its tools would look for partitions on this device.
+    /// Whether Linux or its tools would look for partitions here.
     may_hold_table: bool,
-    /// Whether it is a partition of a BSD label, which may be at its start.
+    /// A BSD label may be at the start of its first partition.
     is_in_label: bool,
 }
 
@@ -67,7 +66,6 @@ impl Nesting {
     }
 }
 
-/// What remains of each limit.
 struct Walk {
     layers: usize,
     probes: usize,
@@ -77,7 +75,6 @@ struct Walk {
 }
 
 impl Walk {
-    /// Reads the layer on the run `span` of `base`. `remarks` are those of the layer that provides `base`.
     fn content(
         &mut self,
         base: &View<'_>,
@@ -99,7 +96,7 @@ impl Walk {
         }
         self.probes -= 1;
         let local = base.slice(span.start(), span.len());
-        // Signatures at the front of a member with its superblock at the end belong to the array's content.
+        // Front signatures of a member with its superblock at the end belong to the array's content.
         let found = match volumes::md_at_end(&local) {
             Some(member) => Inside::Volume(member),
             None => self.identify(&local, span.start(), place, remarks)?,
@@ -126,7 +123,6 @@ impl Walk {
         Some(layer)
     }
 
-    /// Identifies what `local`, which begins at byte `start` of its device, holds by its first bytes.
     fn identify(
         &mut self,
         local: &View<'_>,
@@ -134,7 +130,7 @@ impl Walk {
         place: Nesting,
         remarks: &mut Vec<String>,
     ) -> Option<Inside> {
-        // If not everything is mapped, only the first contiguous part can be probed.
+        // Only the first contiguous part can be probed.
         let front = local.slice(ByteOffset::ZERO, front(local));
         let known = Known { device: place.block, forced: None };
         let whole = Reader::open(local, known.block());
@@ -210,7 +206,7 @@ impl Walk {
             }
             Provides::Open(space) => self.space(layer, &space, local, start, place),
             Provides::Parts(area, parts) => {
-                // The position of an LV counts from the PV's first byte, and so does the PV's own space.
+                // Positions of an LV and of the PV's own space count from the PV's first byte.
                 let view = local.map(local.len(), [(area, area.start())]);
                 layer.space = self.kept(view.pieces(), start, &mut layer.remarks);
                 for part in parts {
@@ -258,7 +254,7 @@ impl Walk {
         let above = place.above(space.block);
         let mut remarks = Vec::new();
         let mut child = self.content(&view, whole, above, &mut remarks);
-        // In an array, what begins further on may be on runs that were not listed yet.
+        // What begins further on in an array may be on runs that were not listed yet.
         let mut listed = space.with(&child.as_ref().map(begins).unwrap_or_default());
         for _ in 0..MAX_PASSES {
             let Some(wider) = listed else { break };
@@ -277,13 +273,11 @@ impl Walk {
         layer.children.extend(child);
     }
 
-    /// Fills in a layer with the partition table on `local` and the contents of its partitions.
     fn table(&mut self, layer: &mut Layer, mut stack: Stack, local: &View<'_>, place: Nesting) {
         if front(local) < local.len() {
-            // What the table says of the end of the disk cannot be checked if that part is missing here.
+            // The end of the disk may be missing here.
             stack.problems.retain(|problem| !is_about_the_end(problem));
         }
-        // A table provides the space that it is on.
         let whole = local.slice(ByteOffset::ZERO, local.len());
         layer.space = self.kept(whole.pieces(), layer.below.start(), &mut layer.remarks);
         let is_in_label = matches!(stack.kind, TableKind::Foreign(_));
@@ -297,7 +291,6 @@ impl Walk {
         layer.facts = Facts::Table(Box::new(stack));
     }
 
-    /// Returns the view of `space`, which lies on `local`; an empty one if mapping would take too long.
     fn map<'v>(&mut self, local: &View<'v>, space: &Space, remarks: &mut Vec<String>) -> View<'v> {
         let cuts = space.runs.len().saturating_mul(local.pieces().len());
         if cuts > self.cuts {
@@ -308,7 +301,6 @@ impl Walk {
         local.map(space.len, space.runs.iter().copied())
     }
 
-    /// Returns the pieces to keep with a layer, with their positions below counted from `start`.
     fn kept(&mut self, pieces: &[Piece], start: ByteOffset, remarks: &mut Vec<String>) -> Vec<Piece> {
         let kept = pieces.len().min(self.pieces);
         self.pieces -= kept;
@@ -333,7 +325,6 @@ fn too_many() -> String {
     format!("this drive has more than {MAX_LAYERS} layers, so not all are listed")
 }
 
-/// A medium that counts the bytes read from it.
 struct Metered<'a> {
     medium: &'a dyn Medium,
     read: AtomicU64,
@@ -354,16 +345,14 @@ impl Medium for Metered<'_> {
     }
 }
 
-/// Whether a table at the start of a partition is that of a disk of this size: it lists partitions, and all of them fit.
 fn is_of_a_disk(stack: &Stack, len: ByteCount) -> bool {
     !stack.partitions.is_empty()
         && stack.partitions.iter().all(|partition| Span::first(len).contains(partition.span))
 }
 
-/// Returns where the data of `layer` begins in the space below it, and that of the layers on a table's partitions.
+/// Returns where the data of `layer` begins in the space below, and that of the layers on a table's partitions.
 fn begins(layer: &Layer) -> Vec<ByteOffset> {
     let own: Vec<ByteOffset> = match &layer.facts {
-        // Positions of a table and of its partitions count alike.
         Facts::Table(table) => {
             let on_partitions = layer.children.iter().filter(|child| !matches!(child.facts, Facts::Table(_)));
             let starts = table.partitions.iter().map(|partition| partition.span.start());
@@ -380,12 +369,11 @@ fn begins(layer: &Layer) -> Vec<ByteOffset> {
         Facts::Mapped(mapped) => mapped.payload.into_iter().collect(),
         Facts::Md(_) | Facts::Lv(_) | Facts::FileSystem(_) | Facts::Opaque => Vec::new(),
     };
-    // Those of other layers count from the layer's own first byte.
     let base = ByteCount::new(layer.below.start().get());
     own.into_iter().filter_map(|at| at.checked_add(base)).collect()
 }
 
-/// The length of the gapless part of a view from its first byte on.
+/// The gapless part from the first byte on.
 fn front(view: &View<'_>) -> ByteCount {
     let mut end = ByteOffset::ZERO;
     for piece in view.pieces() {
@@ -397,7 +385,6 @@ fn front(view: &View<'_>) -> ByteCount {
     ByteCount::new(end.get())
 }
 
-/// Whether a problem concerns the end of the disk: something is missing there, or lies past it.
 fn is_about_the_end(problem: &Problem) -> bool {
     matches!(
         problem,

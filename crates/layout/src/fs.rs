@@ -1,8 +1,8 @@
 //! The units that file systems and swap record in their own metadata.
 //!
-//! It reads the first superblock, and the label if the format keeps that elsewhere: at most 128 KiB, and for a
-//! hibernated Windows on NTFS twice as much. A superblock whose block size is not a power of two between 256
-//! bytes and 64 MiB is ignored; any other impossible figure is left out.
+//! It reads the first superblock, and the label if that is elsewhere: at most 128 KiB, and for a hibernated Windows
+//! on NTFS twice as much. A superblock whose block size is not a power of two between 256 bytes and 64 MiB is
+//! ignored; any other impossible figure is left out.
 //!
 //! Each figure goes into the field that has the same meaning for all formats:
 //! - `block` is the unit of allocation. For FAT, exFAT and NTFS this is the cluster, which `cluster` repeats;
@@ -34,9 +34,9 @@ pub(crate) use named::{block as block_of_named, recorded_end as recorded_end_of_
 pub(crate) use ntfs::{RECORD_MAGIC as NTFS_RECORD, file_table as ntfs_file_table};
 pub(crate) use zfs::{ZFS_NVLIST, zfs_label};
 
-/// The largest block or cluster that is accepted: twice exFAT's maximum.
+/// Twice exFAT's maximum.
 const MAX_BLOCK: u64 = 64 * MIB;
-/// The smallest: `fat_valid_superblock` of libblkid accepts sectors from 256 bytes.
+/// `fat_valid_superblock` of libblkid accepts sectors from 256 bytes.
 const MIN_BLOCK: u64 = 256;
 
 type Read = Option<(FileSystem, String)>;
@@ -63,7 +63,6 @@ pub fn file_system(kind: FsKind, view: &View<'_>) -> Option<(FileSystem, String)
     read(view)
 }
 
-/// Fills in the UUID, the figures and the label of the file system that `layer` is.
 pub(crate) fn fill_in(layer: &mut Layer, kind: FsKind, view: &View<'_>) {
     layer.uuid = uuid::uuid(kind, view);
     if let Some((facts, label)) = file_system(kind, view) {
@@ -72,29 +71,26 @@ pub(crate) fn fill_in(layer: &mut Layer, kind: FsKind, view: &View<'_>) {
     }
 }
 
-/// Reads all of the `len` bytes at byte `at`, or none. `len` never comes from the disk.
+/// `len` never comes from the disk.
 fn bytes(view: &View<'_>, at: u64, len: usize) -> Option<Vec<u8>> {
     view.bytes_at(ByteOffset::new(at), len).ok()
 }
 
-/// `size` as a block, sector or cluster; `None` if it cannot be one.
 fn unit(size: u64) -> Option<ByteCount> {
     ((MIN_BLOCK..=MAX_BLOCK).contains(&size) && size.is_power_of_two()).then(|| ByteCount::new(size))
 }
 
-/// 2^`log` bytes as a block; `None` if they cannot be one.
 fn unit_of_log(log: u32) -> Option<ByteCount> {
     1_u64.checked_shl(log).and_then(unit)
 }
 
-/// Whether a copy of the boot sector `boot` is at byte `at`, with the same name and signature.
 fn is_copy(view: &View<'_>, at: u64, boot: &[u8]) -> bool {
     bytes(view, at, boot.len()).is_some_and(|copy| {
         [3..11, 510..512].into_iter().all(|part| copy.get(part.clone()) == boot.get(part))
     })
 }
 
-/// The copies that record another start than the boot sector `boot` (bytes 28 to 31 of NTFS and FAT).
+/// The copies that record another start than `boot` (bytes 28 to 31 of NTFS and FAT).
 fn stale(view: &View<'_>, copies: &[ByteOffset], boot: &[u8]) -> Vec<ByteOffset> {
     let records_it = |at: &&ByteOffset| {
         bytes(view, at.get(), boot.len()).is_some_and(|copy| copy.get(28..32) == boot.get(28..32))
@@ -102,24 +98,22 @@ fn stale(view: &View<'_>, copies: &[ByteOffset], boot: &[u8]) -> Vec<ByteOffset>
     copies.iter().filter(|at| !records_it(at)).copied().collect()
 }
 
-/// `count` blocks in bytes; `None` for zero, which in a superblock means unspecified.
+/// `None` for zero, which in a superblock means unspecified.
 fn said(count: u64, block: ByteCount) -> Option<ByteCount> {
     block.checked_mul(count).filter(|size| *size != ByteCount::ZERO)
 }
 
-/// The start of block `number` of the view; `None` if it is past the end.
 fn place(view: &View<'_>, number: u64, block: ByteCount) -> Option<ByteOffset> {
     let at = block.checked_mul(number)?;
     (at < view.len()).then(|| ByteOffset::new(at.get()))
 }
 
-/// Decodes text up to its first NUL, without the blanks at its end. Invalid UTF-8 is replaced.
+/// Up to the first NUL, without the blanks at the end. Invalid UTF-8 is replaced.
 fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).trim_end().to_owned()
 }
 
-/// Formats bytes in hexadecimal; empty if all of them are zero.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.iter().all(|byte| *byte == 0) { String::new() } else { straddle_device::hex::encode(bytes) }
 }

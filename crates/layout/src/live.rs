@@ -1,7 +1,7 @@
 //! The kernel's devices on a partition or a disk, as layers like those read from its bytes.
 //!
-//! [`compare()`] finds where the two views differ. [`merge()`] keeps what is on the disk and adds what only a
-//! running machine shows: what is behind a key, in a pool, or on an array of which this drive holds only a part.
+//! [`compare()`] finds where the two views differ. [`merge()`] keeps what is on the disk and adds what only a running
+//! machine shows: what is behind a key, in a pool, or on an array with other members.
 
 mod compare;
 mod content;
@@ -27,7 +27,6 @@ pub use merge::merge;
 /// Stands for a device that records nothing about the device below.
 static NOWHERE: Lower = Lower { device: String::new(), holds_data: true, runs: Vec::new() };
 
-/// A device with its position on the drive, and in the physical volume that it belongs to.
 struct Standing<'a> {
     device: &'a LiveDevice,
     ground: Ground<'a>,
@@ -43,7 +42,7 @@ pub fn attach(
     stack: &mut Stack,
 ) -> (Vec<Disagreement>, Vec<String>) {
     let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
-    // A kernel that does not look for partitions on this device does not disagree with the table.
+    // A kernel that does not look for partitions here does not disagree with the table.
     let unlisted = machine.never_lists_partitions(name).filter(|_| kernel.is_empty());
     let mut disagreements = match unlisted {
         Some(_) => Vec::new(),
@@ -66,7 +65,7 @@ pub fn attach(
     }
     for partition in &mut stack.partitions {
         if let Some(listed) = kernel.iter().find(|listed| listed.number == partition.number) {
-            // The kernel's devices are where the kernel says, even if the table has changed since.
+            // The table may have changed since the kernel read it.
             partition.layer = beside(partition.layer.take(), &listed.name, listed.span.start());
         }
     }
@@ -78,7 +77,6 @@ pub fn attach(
 /// [`crate::read_layers`]: those of the first layer count from the start of the drive.
 pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
     let ground = Ground::first(start, device.size);
-    // On an LVM volume there are further volumes of the same group, not a group of its own.
     let group = match &device.kind {
         LiveKind::Dm(mapping) if mapping.owner == Owner::Lvm => mapping.lvm_name().map(|(group, ..)| group),
         _ => None,
@@ -89,7 +87,6 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
     let layer = if found.len() < 2 {
         found.pop()?
     } else {
-        // Several mappings share the device.
         Layer {
             space: place.ground.pieces(),
             children: found,
@@ -100,14 +97,13 @@ pub fn layers(device: &LiveDevice, start: ByteOffset) -> Option<Layer> {
 }
 
 impl Standing<'_> {
-    /// A layer that occupies all of this place.
     fn layer(&self, kind: Content, facts: Facts) -> Layer {
         let below = Span::first(self.ground.len());
         Layer::new(kind, facts, below, self.ground.drive_at(ByteOffset::ZERO))
     }
 }
 
-/// Returns the layers directly on a device. The first one's own content is included only if in use.
+/// The first device's own content is included only if in use.
 fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut volumes: Vec<(&LiveDevice, &Mapping, String)> = Vec::new();
@@ -136,7 +132,6 @@ fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
     layers
 }
 
-/// Returns the layer of `holder`, with a header or a position of its own below, and all layers above.
 fn upper(place: &Standing<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {
     let lower = holder.lower(&place.device.name).unwrap_or(&NOWHERE);
     let ground = Ground::on(&place.ground, lower, holder.size);
@@ -144,7 +139,6 @@ fn upper(place: &Standing<'_>, holder: &LiveDevice, kind: Content, facts: Facts)
     finish(place.layer(kind, facts), &above)
 }
 
-/// Fills in what a layer provides, and the layers there.
 fn finish(layer: Layer, above: &Standing<'_>) -> Layer {
     Layer {
         space: above.ground.pieces(),
@@ -155,7 +149,6 @@ fn finish(layer: Layer, above: &Standing<'_>) -> Layer {
     }
 }
 
-/// Returns the layer of the array of which the device is a member.
 fn member(place: &Standing<'_>, holder: &LiveDevice, array: &Array) -> Layer {
     const VERSIONS: [&str; 5] = ["0.90", "1.0", "1.1", "1.2", "none"];
     let member = array.members.iter().find(|member| member.device == place.device.name);
@@ -180,7 +173,6 @@ fn bcache(place: &Standing<'_>, holder: &LiveDevice) -> Layer {
     Layer { name: holder.name.clone(), ..upper(place, holder, VolumeKind::Bcache.into(), facts) }
 }
 
-/// Returns the layer of a device-mapper device that is not a logical volume.
 fn mapped(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer {
     let lower = holder.lower(&place.device.name);
     let payload = lower.and_then(Mapping::first_byte_on);
@@ -196,7 +188,6 @@ fn mapped(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer
     };
     let uuid = uuid_of(mapping);
     let layer = Layer { name: mapping.name.clone(), uuid, ..upper(place, holder, kind, facts) };
-    // A mapping without a header begins where its first byte is.
     match (mapping.owner, payload) {
         (Owner::Partition(_) | Owner::Other, Some(payload)) => Layer {
             below: Span::new(payload, holder.size).unwrap_or(layer.below),
@@ -207,8 +198,8 @@ fn mapped(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer
     }
 }
 
-/// Extracts the on-disk UUID from a mapping's UUID: of a logical volume, the group's and its own (with a suffix
-/// for LVM's hidden devices); of LUKS, the header's. Empty for others.
+/// On-disk UUID, from a mapping's: a logical volume's with its group's (and a suffix for LVM's hidden devices); a
+/// LUKS header's. Empty for others.
 fn uuid_of(mapping: &Mapping) -> String {
     let on_disk = match mapping.owner {
         Owner::Lvm => mapping.uuid.strip_prefix("LVM-"),
@@ -219,7 +210,6 @@ fn uuid_of(mapping: &Mapping) -> String {
     on_disk.unwrap_or_default().to_owned()
 }
 
-/// Returns the content of such a mapping: its header's volume, if it has one.
 fn mapping_kind(owner: Owner, mapping: &Mapping) -> Content {
     const INTEGRITY: Content = Content::Volume(VolumeKind::Integrity);
     const TARGETS: [(&str, Content); 14] = [
@@ -251,8 +241,7 @@ fn mapping_kind(owner: Owner, mapping: &Mapping) -> Content {
     }
 }
 
-/// Returns the logical volumes on a device. On a physical volume, they are grouped by volume group (there is
-/// never more than one). On another volume of the same group, they are the volumes made of it.
+/// On a physical volume, grouped by volume group (never more than one); on a volume of the group, those made of it.
 fn logical_volumes(place: &Standing<'_>, volumes: &[(&LiveDevice, &Mapping, String)]) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut groups: Vec<&str> = volumes.iter().map(|(.., group)| group.as_str()).collect();
@@ -321,7 +310,7 @@ fn logical_volume(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) 
         ..place.layer(Content::LogicalVolume, Facts::Lv(Lv { segments }))
     };
     let mut layer = finish(layer, &above);
-    // Positions of volumes count from the PV's first byte, however many volumes are between.
+    // Positions count from the PV's first byte, however many volumes are between.
     if let Some((in_pv, _)) = &above.volume {
         for piece in &mut layer.space {
             piece.below = in_pv.drive_at(piece.span.start()).unwrap_or(piece.below);
@@ -332,7 +321,6 @@ fn logical_volume(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) 
     layer
 }
 
-/// Converts the targets of a volume to segments; `in_pv` is the device below in the PV.
 fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec<Segment> {
     let targets = mapping.targets.iter().flatten();
     let segment = |target: &DmTarget| {
@@ -345,7 +333,7 @@ fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec
         let is_striped = matches!(target.kind.as_str(), "striped" | "raid");
         Segment {
             span: target.span,
-            // For LVM, a linear segment is a striped one with a single stripe.
+            // LVM's linear segment is a striped one with a single stripe.
             kind: if target.kind == "linear" { "striped".to_owned() } else { target.kind.clone() },
             stripes: target.stripes,
             stripe_size: if is_striped { target.chunk } else { ByteCount::ZERO },
@@ -355,7 +343,6 @@ fn segments(mapping: &Mapping, lower: &Lower, in_pv: Option<&Ground<'_>>) -> Vec
     targets.map(segment).collect()
 }
 
-/// Returns the layer of the partitions that the kernel lists on a device other than the drive.
 fn table(place: &Standing<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
     let listed: Vec<KernelPartition> = partitions
         .iter()
@@ -372,7 +359,7 @@ fn table(place: &Standing<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
         let lower = partition.lower(&place.device.name).unwrap_or(&NOWHERE);
         let ground = Ground::on(&place.ground, lower, partition.size);
         let start = Mapping::first_byte_on(lower).unwrap_or(ByteOffset::ZERO);
-        // For an array only the first pieces are listed: add those on which the partition begins.
+        // Only an array's first pieces are listed: add those on which the partition begins.
         space.extend(ground.pieces().into_iter().filter_map(|piece| in_table(piece, start)));
         let above = Standing { device: partition, ground, volume: None };
         children.extend(on(&above, false).into_iter().map(|layer| shifted(layer, start)));
@@ -384,13 +371,11 @@ fn table(place: &Standing<'_>, partitions: &[(&LiveDevice, u32)]) -> Layer {
     Layer { children, space, ..place.layer(Content::Table, facts) }
 }
 
-/// Converts a piece of a partition that begins at byte `start` to a piece of the table's space.
 fn in_table(piece: Piece, start: ByteOffset) -> Option<Piece> {
     let at = start.checked_add(ByteCount::new(piece.span.start().get()))?;
     Some(Piece { span: Span::new(at, piece.span.len())?, ..piece })
 }
 
-/// Converts a layer of a partition that begins at byte `start` to the space from which the partition is cut.
 fn shifted(layer: Layer, start: ByteOffset) -> Layer {
     let start = ByteCount::new(start.get());
     let moved = |at: ByteOffset| at.checked_add(start).unwrap_or(at);

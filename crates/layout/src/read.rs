@@ -1,8 +1,8 @@
 //! Reading everything on a medium: its table, what its partitions hold, and every layer on them or on the whole.
 //!
-//! What Linux would take for the table is the table. An MBR that lists partitions and protects no GPT is used,
-//! and a GPT beside it is stale. A boot sector with the MBR signature is a file system. Only if Linux would see
-//! nothing is there a further search, whose result is a problem too.
+//! What Linux would take for the table is the table. An MBR that lists partitions and protects no GPT is used, and a
+//! GPT beside it is stale. A boot sector with the MBR signature is a file system. Only if Linux would see nothing, a
+//! further search follows, whose result is a problem too.
 
 use straddle_device::{Medium, ReadError, Watched};
 use straddle_units::{BlockSize, ByteOffset, Lba, Span};
@@ -20,22 +20,20 @@ use crate::tables::mbr::{Mbr, SIGNATURE_AT};
 use crate::tables::{bsd, check, sectors};
 use crate::unclaimed::unclaimed;
 
-/// What is known of the block size in advance.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) device: Option<BlockSize>,
     pub(crate) forced: Option<BlockSize>,
 }
 
-/// The sectors of disks.
 pub(crate) const USUAL: [BlockSize; 2] = [BlockSize::B512, BlockSize::B4096];
 
-/// Sectors of magneto-optical and optical media, of which images exist.
+/// Magneto-optical and optical media, of which images exist.
 pub(crate) fn rare() -> impl Iterator<Item = BlockSize> {
     [1024, 2048].into_iter().filter_map(|size| BlockSize::new(size).ok())
 }
 
-/// The most partitions whose contents are identified, at a read or two each; the table stands without them.
+/// Each costs a read or two; the table stands without them.
 const MAX_CONTENTS: usize = 16;
 
 /// Reads what `medium` holds.
@@ -52,7 +50,6 @@ pub fn read_stack(
     Ok(read_stack_of(&Reader::open(medium, known.block())?, known))
 }
 
-/// As [`read_stack`], from a reader that may have looked for content already.
 pub(crate) fn read_stack_of(reader: &Reader<'_>, known: Known) -> Stack {
     let mut stack = read_checked(reader, known);
     for partition in looked_into(&mut stack) {
@@ -99,7 +96,6 @@ fn read_followed(
     Ok(stack)
 }
 
-/// Reads the layers on each partition, or on the whole medium if there is no table.
 fn follow(medium: &dyn Medium, stack: &mut Stack) {
     let watched = Watched::new(medium);
     let drive = View::of_drive(&watched);
@@ -134,7 +130,6 @@ fn follow(medium: &dyn Medium, stack: &mut Stack) {
     stack.problems.extend(cut);
 }
 
-/// The problem that a layer's own record of its size reaches past the end of what it is on.
 fn cut_short(drive: &View<'_>, number: Option<u32>, layer: &Layer) -> Option<Problem> {
     let (start, len) = (layer.drive?, layer.below.len());
     let recorded = match layer.kind {
@@ -145,7 +140,6 @@ fn cut_short(drive: &View<'_>, number: Option<u32>, layer: &Layer) -> Option<Pro
     (recorded > len).then_some(Problem::CutShort { number, content: layer.kind, at, recorded, len })
 }
 
-/// Reads the table, and checks its partitions against each other and the medium.
 fn read_checked(reader: &Reader<'_>, known: Known) -> Stack {
     let stack = read_table(reader, known);
     match member(reader, &stack) {
@@ -161,7 +155,6 @@ fn checked(reader: &Reader<'_>, mut stack: Stack) -> Stack {
     stack
 }
 
-/// The partitions whose content is identified.
 fn looked_into(stack: &mut Stack) -> impl Iterator<Item = &mut Partition> {
     stack.partitions.iter_mut().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS)
 }
@@ -173,7 +166,7 @@ fn has_iso_descriptor(reader: &Reader<'_>) -> bool {
     reader.read_up_to(ISO_DESCRIPTOR, 5, reader.end()) == b"CD001"
 }
 
-/// The bytes of an ISO 9660 image whose descriptor is in a partition without content, and so no older one.
+/// The descriptor must be in a partition without content: no older one.
 fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Option<Span> {
     let at = ISO_DESCRIPTOR;
     let holds = |p: &Partition| {
@@ -187,7 +180,6 @@ fn hybrid_iso(reader: &Reader<'_>, stack: &Stack) -> Option<Span> {
     is_one.then(|| extent().unwrap_or(Span::first(reader.len())))
 }
 
-/// Determines what the medium holds, in the order in which Linux would find it.
 fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
     let mbr = Mbr::parse(reader.head());
     let boot_sector = signature::boot_sector(reader);
@@ -213,26 +205,24 @@ fn read_table(reader: &Reader<'_>, known: Known) -> Stack {
     read_unprotected(reader, mbr.as_ref(), known)
 }
 
-/// Returns the table in the boot sector of a file system, if its entries are possible.
+/// `None` unless its entries are possible.
 fn sensible_table(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Option<Stack> {
     let is_sensible = mbr.has_ordinary() && mbr.is_sensible(known.block(), reader.len());
     is_sensible.then(|| read_mbr(reader, mbr, known))
 }
 
-/// Whether a partition has known content: a real table in a left-over boot sector. Else libblkid decides.
+/// A real table in a left-over boot sector. Else libblkid decides.
 fn shows(reader: &Reader<'_>, stack: &Stack) -> bool {
     let mut listed = stack.partitions.iter().filter(|p| p.role != Role::Extended).take(MAX_CONTENTS);
     listed.any(|partition| signature::identify(reader, partition.span).is_some())
 }
 
-/// Returns the table in the boot sector of the file system for which a medium is taken.
 pub(crate) fn table_in_boot_sector(reader: &Reader<'_>, block: BlockSize) -> Option<Stack> {
     signature::boot_sector(reader)?;
     let mbr = Mbr::parse(reader.head())?;
     sensible_table(reader, &mbr, Known { device: Some(block), forced: None })
 }
 
-/// Reads a medium whose MBR announces a GPT.
 fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     match gpt::find(reader, &known.groups(), Depth::Both) {
         Search::Table(table) => {
@@ -262,7 +252,6 @@ fn read_protected(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     }
 }
 
-/// The entries of the hybrid MBR that are not one of the GPT's partitions.
 fn hybrid_differs(stack: &Stack) -> impl Iterator<Item = Problem> {
     let is_listed = |span| stack.partitions.iter().any(|partition| partition.span == span);
     stack.hybrid.iter().filter(move |(_, span)| !is_listed(*span)).map(|(number, span)| {
@@ -271,8 +260,8 @@ fn hybrid_differs(stack: &Stack) -> impl Iterator<Item = Problem> {
     })
 }
 
-/// Returns the problem of a GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR,
-/// and other programs ask which of the two is meant. Images of optical media have both by design.
+/// A GPT with both copies intact beside an MBR that does not announce it. Linux takes the MBR; other programs ask
+/// which is meant. Images of optical media have both by design.
 fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
     if has_iso_descriptor(reader) {
         return None;
@@ -285,8 +274,8 @@ fn unannounced(reader: &Reader<'_>, known: Known) -> Option<Problem> {
     }
 }
 
-/// Reads a medium that has no MBR or one that lists nothing: Linux would see no table. A good primary GPT is
-/// newer than any content that it survived. A backup need not be, for content is seldom written that far.
+/// Reads a medium without an MBR, or with one that lists nothing: Linux would see no table. A good primary GPT is
+/// newer than any content that it survived; a backup need not be, as content is seldom written that far.
 fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Stack {
     let groups = known.groups();
     let has_primary = matches!(gpt::find(reader, &groups, Depth::Primary), Search::Table(_));
@@ -311,7 +300,7 @@ fn read_unprotected(reader: &Reader<'_>, mbr: Option<&Mbr>, known: Known) -> Sta
     stack
 }
 
-/// Reads the partitions of an MBR, in the block size that is known or that the partitions' contents show.
+/// In the block size that is known or that the partitions' contents show.
 fn read_mbr(reader: &Reader<'_>, mbr: &Mbr, known: Known) -> Stack {
     let mut stack = Stack::empty(TableKind::Mbr, known.block());
     stack.disk_id = mbr.disk_id.to_vec();
@@ -360,7 +349,7 @@ fn unusable_stack(block: BlockSize, at: ByteOffset, why: String, known: Known) -
     }
 }
 
-/// Makes the stack of a medium that holds one content as a whole. Of the tables of other systems, BSD labels are read.
+/// Of the tables of other systems, only BSD labels are read.
 fn content_stack(reader: &Reader<'_>, content: Content, known: Known) -> Stack {
     if !content.is_foreign_table() {
         return Stack::empty(TableKind::Content(content), known.block());
@@ -372,7 +361,7 @@ fn content_stack(reader: &Reader<'_>, content: Content, known: Known) -> Stack {
     stack
 }
 
-/// The name of the table at the start of a medium, whatever else is there: blkid's PTTYPE.
+/// blkid's PTTYPE, whatever else is at the start.
 pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static str> {
     match read_table(reader, Known { device: Some(block), forced: None }).kind {
         TableKind::Gpt | TableKind::HybridMbr => Some("gpt"),
@@ -384,18 +373,16 @@ pub(crate) fn table_of(reader: &Reader<'_>, block: BlockSize) -> Option<&'static
 }
 
 impl Known {
-    /// The block size if no table shows another.
     pub(crate) fn block(self) -> BlockSize {
         self.forced.or(self.device).unwrap_or(BlockSize::B512)
     }
 
-    /// The sizes to try besides [`Known::block`] if none is forced.
     fn others(self) -> impl Iterator<Item = BlockSize> {
         USUAL.into_iter().filter(move |size| *size != self.block())
     }
 
-    /// The sizes in which to search for a GPT: only the forced one; else the device's before the usual ones, or
-    /// these as equals, and at last those of magneto-optical and optical media.
+    /// Where to search for a GPT: only the forced size; else the device's before the usual ones, or these as equals,
+    /// and at last those of magneto-optical and optical media.
     fn groups(self) -> Vec<Vec<BlockSize>> {
         let mut groups = match (self.forced, self.device) {
             (Some(forced), _) => return vec![vec![forced]],
@@ -406,7 +393,6 @@ impl Known {
         groups
     }
 
-    /// Returns the problem of a table in other blocks than this device's; the structure at `at` shows that.
     fn other_block(self, table: BlockSize, at: ByteOffset) -> Option<Problem> {
         let device = self.device.filter(|device| *device != table)?;
         Some(Problem::OtherBlockSize { table, device, at })

@@ -1,7 +1,5 @@
-//! Reading a medium: its first bytes once, everything else from its place.
-//!
-//! Only the very first block can make the whole reading fail. A structure past the end is absent, and one that
-//! the operating system cannot read is unreadable; both are values, not errors.
+//! Reading a medium: its first bytes once, everything else from its place. Only a failure at the first block is an
+//! error; an absent structure, past the end, and an unreadable one are values.
 
 use std::cell::OnceCell;
 
@@ -12,11 +10,9 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use crate::model::content::Content;
 use crate::signature;
 
-/// How much is read at once from the start: the MBR, a GPT header in 512-byte and in 4096-byte blocks, and
-/// all that the first search for signatures needs (`NEAR`, signature.rs).
+/// The MBR, a GPT header in 512-byte and in 4096-byte blocks, and the first search for signatures (`NEAR`).
 const HEAD_BYTES: u64 = 12 * 1024;
 
-/// Why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("past the end of the disk")]
@@ -34,7 +30,6 @@ impl From<ReadError> for Fault {
     }
 }
 
-/// A medium and its first bytes.
 pub(crate) struct Reader<'a> {
     medium: &'a dyn Medium,
     head: Vec<u8>,
@@ -42,7 +37,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the head of `medium`, or else only its first block of `first` bytes; fails if that fails too.
+    /// Only the first block of `first` bytes if the head is unreadable; fails if that is, too.
     pub(crate) fn open(medium: &'a dyn Medium, first: BlockSize) -> Result<Self, ReadError> {
         let read = |want: u64| {
             let want = usize::try_from(want.min(medium.len().get())).unwrap_or(usize::MAX);
@@ -64,17 +59,15 @@ impl<'a> Reader<'a> {
         ByteOffset::new(self.medium.len().get())
     }
 
-    /// The first 12 KiB; less if the medium is shorter or only its first block can be read.
+    /// The first 12 KiB, unless the medium is shorter or only its first block can be read.
     pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// The content of the medium as a whole, identified at the first call.
     pub(crate) fn whole(&self) -> Option<Content> {
         *self.whole.get_or_init(|| signature::identify(self, Span::first(self.len())))
     }
 
-    /// Fills `buf` from byte `at`; from the head if that holds all of it.
     pub(crate) fn read(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), Fault> {
         let cached = usize::try_from(at.get()).ok().and_then(|a| self.head.get(a..)?.get(..buf.len()));
         match cached {
@@ -84,7 +77,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads `want` bytes from byte `at`, but none from `end` on. Empty if they cannot be read.
     pub(crate) fn read_up_to(&self, at: ByteOffset, want: usize, end: ByteOffset) -> Vec<u8> {
         let room = end.min(self.end()).checked_since(at).map_or(0, ByteCount::get);
         let mut bytes = vec![0; want.min(usize::try_from(room).unwrap_or(usize::MAX))];

@@ -1,9 +1,9 @@
 //! Recognising what a partition or a whole medium holds by its first bytes, or its last.
 //!
-//! An answer is the name that blkid gives as TYPE or PTTYPE. It is found by a magic number and, if that is short,
-//! by the fields around it. Two reads find everything that Linux uses: 12 KiB from the start and, if they show
-//! nothing, 54 KiB from there on. Three small reads follow only if both show nothing. The end of a whole disk is
-//! checked first, that of a part last. Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
+//! An answer is blkid's TYPE or PTTYPE, found by a magic number and, if that is short, by the fields around it. Two
+//! reads find everything that Linux uses: 12 KiB from the start and, if they show nothing, 54 KiB from there on;
+//! three small ones follow if both show nothing. The end of a whole disk is checked first, that of a part last.
+//! Offsets and checks are those of util-linux, libblkid/src/superblocks/*.c.
 
 mod ends;
 mod named;
@@ -26,11 +26,11 @@ use crate::reader::Reader;
 use crate::volumes;
 pub use named::{HIBERNATION_REACH, is_hibernation};
 
-/// The first read: with the md 1.2 superblock, the swap magic of 8 KiB pages, and structures at 8 KiB.
+/// With the md 1.2 superblock, the swap magic of 8 KiB pages, and structures at 8 KiB.
 const NEAR: Range<usize> = 0..12 * 1024;
-/// The second read: from the swap magic at the end of 16 KiB pages to the superblocks at 64 KiB.
+/// From the swap magic at the end of 16 KiB pages to the superblocks at 64 KiB.
 const FAR: Range<usize> = 12 * 1024..64 * 1024 + 2048;
-/// Further reads, for formats known only by name: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
+/// For formats known only by name: UFS at 256 KiB, and VMFS at 1 MiB and 2 MiB.
 const FURTHER: [Range<usize>; 3] =
     [256 * 1024..258 * 1024, 1024 * 1024..1024 * 1024 + 512, 2048 * 1024..2048 * 1024 + 512];
 
@@ -40,20 +40,19 @@ const SECTOR: usize = 512;
 const BCACHE: usize = 4096;
 const BCACHE_MAGIC: &[u8] = b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81";
 
-/// Offset of the superblock of ext2/3/4, NILFS2, F2FS and EROFS.
+/// ext2/3/4, NILFS2, F2FS and EROFS.
 const SUPERBLOCK_1K: usize = 1024;
-/// Offset of the superblock of ReiserFS and Btrfs.
+/// ReiserFS and Btrfs.
 const SUPERBLOCK_64K: usize = 64 * 1024;
 const EXT_MAGIC: usize = SUPERBLOCK_1K + 0x38;
 
-/// Bytes of the space that is searched, from offset `base` on.
+/// From offset `base` of the searched space on.
 struct Window<'a> {
     base: usize,
     bytes: &'a [u8],
 }
 
 impl<'a> Window<'a> {
-    /// The bytes from offset `at` of the searched space on; empty if they are not in the window.
     fn from(&self, at: usize) -> &'a [u8] {
         at.checked_sub(self.base).and_then(|relative| self.bytes.get(relative..)).unwrap_or(&[])
     }
@@ -87,8 +86,7 @@ const fn checked(
     Magic { places, magic, content, confirm }
 }
 
-/// Contents that make the rest a member of something larger. As in libblkid these come first: a member may
-/// also show a file system's superblock, an older one of its own or that of the array it mirrors.
+/// As in libblkid these come first: a member may also show its older superblock, or that of the array it mirrors.
 static MEMBERS: [Magic; 6] = [
     checked(&[0, 4096], b"\xFC\x4E\x2B\xA9", Volume(Md), is_md1),
     // The label is in one of the first four 512-byte sectors, whatever the block size.
@@ -108,7 +106,6 @@ static BITLOCKER: [Magic; 2] = [
     named::row(&[0], b"\xEB\x58\x90-FVE-FS-", "BitLocker").class(Class::Member),
 ];
 
-/// Boot sectors that end with the MBR signature.
 static BOOT_SECTORS: [Magic; 3] = [
     // [`has_file_table`] checks the file table too, if that is within reach.
     checked(&[3], b"NTFS    ", FileSystem(Ntfs), |w, _| fs::ntfs_file_table(w.from(0)).is_some()),
@@ -119,7 +116,6 @@ static BOOT_SECTORS: [Magic; 3] = [
 /// The ends of 16, 32 and 64 KiB pages (arm64, ppc64), less the magic of swap.
 const LARGE_PAGES: &[usize] = &[16374, 32758, 65526];
 
-/// All other contents that this crate reads.
 static OTHERS: [Magic; 20] = [
     checked(&[4086, 8182], b"SWAPSPACE2", FileSystem(Swap), is_swap),
     row(&[4086], b"SWAP-SPACE", FileSystem(Swap)),
@@ -141,12 +137,11 @@ static OTHERS: [Magic; 20] = [
     named::row(&[SUPERBLOCK_64K], b"ReIsEr4", "reiser4"),
     checked(&[32 * 1024], b"JFS1", FileSystem(Jfs), is_jfs),
     row(&[32 * 1024 + 1], b"CD001", FileSystem(Iso9660)),
-    // The header at byte 1024, which could confirm them, is outside of this window.
+    // The confirming header at byte 1024 is outside of this window.
     row(LARGE_PAGES, b"SWAPSPACE2", FileSystem(Swap)),
     row(LARGE_PAGES, b"SWAP-SPACE", FileSystem(Swap)),
 ];
 
-/// Identifies the content of `span` by its first bytes, or by its last ones if those show nothing.
 pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<Content> {
     let is_disk = span.start() == ByteOffset::ZERO && span.end() == reader.end();
     if !is_disk {
@@ -158,40 +153,34 @@ pub(crate) fn identify(reader: &Reader<'_>, span: Span) -> Option<Content> {
         .or_else(|| ends::identify(reader, span, true))
 }
 
-/// Identifies the content of a partition that begins with the table that lists it.
 pub(crate) fn identify_besides_table(reader: &Reader<'_>, span: Span) -> Option<Content> {
     by_start(reader, span, false).or_else(|| ends::identify(reader, span, false))
 }
 
-/// A signature, and the bytes that show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) content: Content,
     pub(crate) at: Span,
 }
 
-/// Returns every membership that the last bytes of the whole medium show.
 pub(crate) fn at_end(reader: &Reader<'_>) -> Vec<Mark> {
     let md = volumes::md_marked_at_end(reader.medium()).map(|at| Mark { content: Volume(Md), at });
     let others = ends::all(reader, Span::first(reader.len()), true).map(|(content, at)| Mark { content, at });
     md.into_iter().chain(others).collect()
 }
 
-/// Whether the end of `span`, a part of the medium, is marked as a member of `content`.
 pub(crate) fn is_marked_at_end(reader: &Reader<'_>, span: Span, content: Content) -> bool {
     let part = View::of_drive(reader.medium()).slice(span.start(), span.len());
     ends::all(reader, span, false).any(|(found, _)| found == content)
         || (content == Volume(Md) && volumes::md_marked_at_end(&part).is_some())
 }
 
-/// Returns every mark of the whole medium as an array member: at its end, or in its first bytes.
 pub(crate) fn array_members(reader: &Reader<'_>) -> Vec<Mark> {
     let mut found = at_end(reader);
     add_shown(&mut found, reader, NEAR, Content::is_array_member);
     found
 }
 
-/// Returns all contents whose signature is on the whole medium, except tables; of several in one place, the first.
 pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     let mut found = at_end(reader);
     for range in [NEAR, FAR].into_iter().chain(FURTHER) {
@@ -203,7 +192,6 @@ pub(crate) fn everything(reader: &Reader<'_>) -> Vec<Mark> {
     found
 }
 
-/// Adds the contents that the bytes in `range` show, of those that are `wanted`.
 fn add_shown(found: &mut Vec<Mark>, reader: &Reader<'_>, range: Range<usize>, wanted: fn(Content) -> bool) {
     let bytes = read(reader, Span::first(reader.len()), &range);
     let window = Window { base: range.start, bytes: &bytes };
@@ -219,7 +207,7 @@ fn add_shown(found: &mut Vec<Mark>, reader: &Reader<'_>, range: Range<usize>, wa
     }
 }
 
-/// The bytes in `range` of `span`; empty if they are known to be zeros, which show nothing.
+/// Empty if known to be zeros, which show nothing.
 fn read(reader: &Reader<'_>, span: Span, range: &Range<usize>) -> Vec<u8> {
     let at = span.start().checked_add(ByteCount::new(range.start as u64));
     let written = at.filter(|at| !reader.medium().is_hole(*at, ByteCount::new(range.len() as u64)));
@@ -234,13 +222,11 @@ fn add(found: &mut Vec<Mark>, content: Content, at: u64, len: u64) {
     }
 }
 
-/// The name of a partition table of a kind known only by name, whatever else is on the medium.
 pub(crate) fn named_table(reader: &Reader<'_>) -> Option<&'static str> {
     let bytes = read(reader, Span::first(reader.len()), &(0..FAR.end));
     first_match(&Window { base: 0, bytes: &bytes }, named::TABLES).map(Content::name)
 }
 
-/// Returns the offset in `span` of the first label of a ZFS pool member.
 fn zfs_label(reader: &Reader<'_>, span: Span) -> Option<u64> {
     fs::zfs_label(span.len().get(), |at, len| {
         let at = span.start().checked_add(ByteCount::new(at));
@@ -248,12 +234,11 @@ fn zfs_label(reader: &Reader<'_>, span: Span) -> Option<u64> {
     })
 }
 
-/// Returns the content called `name`, of those recognised only by a signature.
 pub(crate) fn named(name: &str) -> Option<Content> {
     named::rows().map(|row| row.content).find(|content| content.name() == name)
 }
 
-/// Identifies content by its first bytes; tables of other systems count only if `tables`.
+/// Tables of other systems count only if `tables`.
 fn by_start(reader: &Reader<'_>, span: Span, tables: bool) -> Option<Content> {
     let near = read(reader, span, &NEAR);
     let near = match fs::ntfs_file_table(&near) {
@@ -274,7 +259,7 @@ fn by_start(reader: &Reader<'_>, span: Span, tables: bool) -> Option<Content> {
         .or_else(|| first_match(&near, weak()))
 }
 
-/// Identifies the file system's boot sector at the start of a medium, of those that carry the MBR signature.
+/// Of those that carry the MBR signature.
 pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
     let window = Window { base: 0, bytes: reader.head() };
     let found = first_match(&window, BITLOCKER.iter().chain(&BOOT_SECTORS))?;
@@ -282,7 +267,6 @@ pub(crate) fn boot_sector(reader: &Reader<'_>) -> Option<Content> {
         .then_some(found)
 }
 
-/// The rows with a magic that is long enough, without tables, in the order in which they are tried.
 fn by_magic() -> impl Iterator<Item = &'static Magic> {
     let read = MEMBERS.iter().chain(&BITLOCKER).chain(&BOOT_SECTORS).chain(&named::UDF).chain(&OTHERS);
     read.chain(named::MEMBERS).chain(named::FILE_SYSTEMS)
@@ -325,8 +309,8 @@ fn is_fat(window: &Window<'_>, _: usize) -> bool {
         && (media == 0xF0 || media >= 0xF8)
 }
 
-/// Whether the file table is where the boot sector of an NTFS places it; `otherwise` if that place cannot be
-/// read. A boot sector alone may be left over, as writing a table keeps its bytes.
+/// Whether the file table is where the boot sector says; `otherwise` if that cannot be read. A boot sector alone may
+/// be left over, as writing a table keeps its bytes.
 fn has_file_table(reader: &Reader<'_>, start: ByteOffset, sector: &[u8], otherwise: bool) -> bool {
     let Some(records) = fs::ntfs_file_table(sector) else { return false };
     let found = records.map(|at| {
@@ -386,7 +370,7 @@ fn ext(window: &Window<'_>) -> Option<FsKind> {
     const EXT3_INCOMPAT: u32 = EXT2_INCOMPAT | 0x4;
     /// SPARSE_SUPER, LARGE_FILE, BTREE_DIR.
     const EXT3_RO_COMPAT: u32 = 0x7;
-    /// The logarithm of 64 KiB blocks, the largest, as it is recorded.
+    /// 64 KiB, as it is recorded.
     const MAX_LOG_BLOCK: u32 = 6;
     let superblock = window.from(SUPERBLOCK_1K);
     // A journal device has no inodes, and 2^32 blocks are recorded as zero here.

@@ -1,7 +1,6 @@
-//! What is in a partition that no known content accounts for.
-//!
-//! It reads a few KiB of each partition, and what it cannot read counts as data: the metadata of GEOM, of Android's
-//! verified boot and of DRBD are in the last sectors, and a tree of hashes begins after the file system.
+//! What no known content of a partition accounts for. A few KiB of each partition are read, and what cannot be read
+//! counts as data: the metadata of GEOM, of Android's verified boot and of DRBD are in the last sectors, and a tree
+//! of hashes begins after the file system.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -10,13 +9,12 @@ use crate::blank::is_erased;
 use crate::model::layer::{Facts, FileSystem};
 use crate::model::stack::{Partition, Unclaimed};
 
-/// How much is read at the start of an unknown partition, and after contents (mkfs.fat leaves up to a track).
+/// At the start of an unknown partition, and after contents (mkfs.fat leaves up to a track).
 const FRONT: ByteCount = ByteCount::new(64 * 1024);
-/// How much is read at the end of the partition. DRBD's metadata are up to 15 sectors before that.
+/// At the end. DRBD's metadata are up to 15 sectors before that.
 const BACK: ByteCount = ByteCount::new(8 * 1024);
 const SECTOR: usize = 512;
 
-/// What lies in `partition`, of which the layers are known, besides its contents.
 pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed {
     let (span, own) = (partition.span, copies(partition));
     let Some(layer) = &partition.layer else {
@@ -25,14 +23,14 @@ pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed
             && [front, back(span, span.start())].iter().any(|part| holds(medium, *part, &own));
         return if is_data { Unclaimed::All } else { Unclaimed::Nothing };
     };
-    // What is left of an encryption sector at the end is never used, and cryptsetup opens nothing with it.
+    // The rest of an encryption sector at the end is unused; cryptsetup opens nothing with it.
     if matches!(&layer.facts, Facts::Luks(luks) if luks.size.is_none()) {
         return Unclaimed::Nothing;
     }
     let Some(end) = layer.used(span.len()).and_then(|used| span.start().checked_add(used)) else {
         return Unclaimed::Nothing;
     };
-    // The rest of its last page is never swap's, and a swap area is made again, not kept.
+    // The rest of its last page is unused, and a swap area is made again, not kept.
     if layer.kind.is_swap()
         && let Facts::FileSystem(FileSystem { block, .. }) = &layer.facts
         && span.end().checked_since(end).is_some_and(|rest| rest < *block)
@@ -45,13 +43,11 @@ pub(crate) fn unclaimed(medium: &dyn Medium, partition: &Partition) -> Unclaimed
     if is_data { Unclaimed::Tail } else { Unclaimed::Nothing }
 }
 
-/// The last bytes of `span`, from `least` on.
 fn back(span: Span, least: ByteOffset) -> Span {
     let start = span.end().checked_back(BACK).map_or(least, |start| start.max(least).max(span.start()));
     Span::between(start, span.end()).unwrap_or(span)
 }
 
-/// The copies of its boot sector that a file system keeps: what it calls its own.
 fn copies(partition: &Partition) -> Vec<ByteOffset> {
     let facts = partition.layer.as_ref().map(|layer| &layer.facts);
     let Some(Facts::FileSystem(FileSystem { boot_copies, .. })) = facts else { return Vec::new() };
@@ -59,7 +55,7 @@ fn copies(partition: &Partition) -> Vec<ByteOffset> {
     boot_copies.iter().filter_map(|at| start.checked_add(ByteCount::new(at.get()))).collect()
 }
 
-/// Whether a sector of `part` is neither erased nor one of those at `own`.
+/// A sector that is neither erased nor one of those at `own`.
 fn holds(medium: &dyn Medium, part: Span, own: &[ByteOffset]) -> bool {
     if medium.is_hole(part.start(), part.len()) {
         return false;
@@ -67,7 +63,6 @@ fn holds(medium: &dyn Medium, part: Span, own: &[ByteOffset]) -> bool {
     let mut bytes = vec![0; usize::try_from(part.len().get()).unwrap_or(0)];
     match medium.read_at(part.start(), &mut bytes) {
         Ok(()) => {}
-        // The table lists it, and there is nothing.
         Err(ReadError::PastEnd { .. }) => return false,
         Err(_) => return true,
     }

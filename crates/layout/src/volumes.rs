@@ -1,7 +1,7 @@
 //! Volumes: the layers between a partition and a file system, each read from its own superblock.
 //!
-//! A parser reads a bounded number of bytes of one medium. It returns what it found, which runs of the medium
-//! hold the volume's space (only `descend` reads them), and remarks on what could not be read.
+//! A parser reads a bounded number of bytes of one medium. It returns what it found, which runs of the medium hold
+//! the volume's space (only `descend` reads them), and remarks on what could not be read.
 
 mod firmware;
 mod luks;
@@ -29,16 +29,13 @@ const SECTOR: u64 = 512;
 pub(crate) struct Volume {
     pub(crate) kind: VolumeKind,
     pub(crate) name: String,
-    /// Its unique identifier, if it has one ([`crate::model::layer::Layer::uuid`]).
     pub(crate) uuid: String,
     pub(crate) facts: Facts,
     pub(crate) provides: Provides,
-    /// What could not be read or followed.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Volume {
-    /// A volume without a name, with what it provides or why that is not known.
     fn new(kind: VolumeKind, facts: Facts, provides: Result<Provides, String>) -> Self {
         let (provides, remarks) = match provides {
             Ok(provides) => (provides, Vec::new()),
@@ -48,74 +45,66 @@ impl Volume {
     }
 }
 
-/// How many runs of a striped space are listed from its first byte on, and from each place that matters.
+/// Of a striped space, from its first byte on and from each place that matters.
 const FIRST_RUNS: usize = 16;
 const RUNS_AT_PLACE: usize = 4;
 
-/// The most places to look at in one striped space.
 const MAX_PLACES: usize = 256;
 
-/// What a volume provides to the layers above.
 #[derive(Debug)]
 pub(crate) enum Provides {
-    /// Nothing on this medium.
     Nothing,
     Sealed(Space),
     Open(Space),
-    /// Several spaces, each a layer of its own (LVM), in the given area of the medium.
+    /// Several layers (LVM), in the given area of the medium.
     Parts(Span, Vec<SubVolume>),
 }
 
-/// A space, in the form that [`crate::model::view::View::map`] accepts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     pub(crate) len: ByteCount,
-    /// Its runs: the span in the space, and the start on the volume's own medium.
+    /// The span in the space, and the start on the volume's own medium.
     pub(crate) runs: Vec<(Span, ByteOffset)>,
-    /// Its logical block size, if that differs from the medium's.
+    /// If that differs from the medium's.
     pub(crate) block: Option<BlockSize>,
-    /// The complete mapping to the medium, if only the first runs are listed.
+    /// If only the first runs are listed.
     pub(crate) spread: Option<Lower>,
 }
 
-/// A part of a volume: a logical volume.
 #[derive(Debug)]
 pub(crate) struct SubVolume {
     pub(crate) name: String,
     /// The group's UUID followed by its own.
     pub(crate) uuid: String,
     pub(crate) facts: Facts,
-    /// Its space, as far as it can be read.
     pub(crate) space: Space,
-    /// Whether what is in it belongs to other volumes, in an order of its own.
+    /// Other volumes' data, in an order of its own.
     pub(crate) is_sealed: bool,
-    /// The position of its first byte on the medium, if it is there.
+    /// `None` if its first byte is not on the medium.
     pub(crate) start: Option<ByteOffset>,
-    /// The span at which it is said to be on the medium; its first byte may be elsewhere.
+    /// Where it is said to be; its first byte may be elsewhere.
     pub(crate) stands: Span,
     pub(crate) remarks: Vec<String>,
 }
 
 impl Space {
-    /// A space of `len` bytes in one run, from byte `at` of the medium.
     fn run(len: ByteCount, at: ByteOffset) -> Self {
         Self { len, runs: vec![(Span::first(len), at)], ..Self::default() }
     }
 
-    /// A space of `len` bytes mapped by `spread`, of which only the first runs are listed.
     fn spread(len: ByteCount, spread: Lower) -> Self {
         let runs = runs_from(&spread, ByteOffset::ZERO, FIRST_RUNS);
         Self { len, runs, spread: Some(spread), ..Self::default() }
     }
 
-    /// As `spread`, and lists the first runs of each part of `spread` as well.
+    /// As `spread`, with the first runs of each part of `spread` listed as well.
     fn begun(len: ByteCount, spread: Lower) -> Self {
         let begins: Vec<ByteOffset> = spread.runs.iter().map(|run| run.span.start()).collect();
         let space = Self::spread(len, spread);
         space.with(&begins).unwrap_or(space)
     }
 
-    /// The same space with the runs from each of `places` listed as well; `None` if they are listed already.
+    /// With the runs from each of `places` listed; `None` if they are already.
     pub(crate) fn with(&self, places: &[ByteOffset]) -> Option<Self> {
         let spread = self.spread.as_ref()?;
         let mut runs = self.runs.clone();
@@ -128,10 +117,9 @@ impl Space {
     }
 }
 
-/// The first `most` runs of `lower` from byte `from` of the space on.
 fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOffset)> {
     let (mut runs, mut at) = (Vec::new(), from);
-    // Holes between the runs count too.
+    // Holes count too.
     for _ in 0..2 * most {
         let step = match lower.locate(at) {
             Located::Here(there, len) => {
@@ -149,7 +137,6 @@ fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOff
     runs
 }
 
-/// Reads the volume of kind `kind` whose signature was found on `medium`.
 pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     let volume = match kind {
         VolumeKind::Md => md::at_front(medium),
@@ -167,7 +154,6 @@ pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     })
 }
 
-/// Reads `want` bytes from byte `at`, or as many as the medium has.
 fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault> {
     let room = usize::try_from(medium.len().get().saturating_sub(at)).unwrap_or(usize::MAX);
     if room == 0 {
@@ -176,12 +162,12 @@ fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault>
     Ok(medium.bytes_at(ByteOffset::new(at), want.min(room))?)
 }
 
-/// `count` sectors of 512 bytes in bytes; saturates at the largest multiple.
+/// Saturates.
 fn sectors(count: u64) -> u64 {
     count.checked_mul(SECTOR).unwrap_or(u64::MAX - (SECTOR - 1))
 }
 
-/// Decodes and escapes text up to its first zero byte. Invalid UTF-8 is replaced.
+/// Up to the first zero byte. Invalid UTF-8 is replaced.
 fn text(field: &[u8]) -> String {
     let text = field.split(|byte| *byte == 0).next().unwrap_or_default();
     straddle_device::shown::printable(&String::from_utf8_lossy(text))

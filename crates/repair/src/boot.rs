@@ -5,10 +5,9 @@
 //! the initramfs, is in partitions that stay. Whatever fails before the first write lets the machine start as
 //! before; it never starts with partitions in the kernel that the table does not have.
 //!
-//! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of
-//! them or none; [`System::cancel`] removes them. At the next start a hook has the program call
-//! [`System::carry_out`], which moves the data or resumes the move, and records what it did for
-//! [`System::last`].
+//! [`System::prepare`] installs the plan, the program and the hooks (`hooks/`) into the initramfs, all of them or
+//! none; [`System::cancel`] removes them. At the next start a hook has the program call [`System::carry_out`], which
+//! moves the data or resumes the move, and records what it did for [`System::last`].
 
 mod carry;
 mod error;
@@ -25,7 +24,6 @@ use straddle_device::sysfs::Directory;
 pub use carry::{Console, Ended};
 pub use error::BootError;
 
-/// The folder of what the initramfs needs, in both systems.
 const HOME: &str = "/var/lib/straddle/at-boot";
 const LOG: &str = "/run/initramfs/straddle.log";
 
@@ -61,7 +59,6 @@ impl System {
     }
 }
 
-/// The folder of a whole disk in sysfs; `None` if it is something else.
 fn sysfs_of(disk: &Path) -> Option<Directory> {
     use std::os::unix::fs::FileTypeExt;
 

@@ -44,7 +44,6 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
     Ok(notes)
 }
 
-/// Whether the partition is an EFI system partition with a FAT without files, which can be made again.
 fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool {
     let is_esp = match partition.kind {
         PartitionType::Guid(guid) => guid_text(guid) == kinds::ESP,
@@ -56,7 +55,6 @@ fn is_empty_esp(drive: &View<'_>, partition: &Partition, layer: &Layer) -> bool 
         && fat_has_no_files(&drive.slice(partition.span.start(), partition.span.len()))
 }
 
-/// Checks that unseen contents of the layer, and of every layer above it, keep their sectors.
 fn check_layer(
     layer: &Layer,
     sectors: (BlockSize, BlockSize),
@@ -81,7 +79,6 @@ fn check_layer(
     layer.children.iter().try_for_each(|child| check_layer(child, sectors, notes))
 }
 
-/// Returns a remark on LUKS whose mapping changes its sectors.
 fn check_luks(
     layer: &Layer,
     luks: &Luks,

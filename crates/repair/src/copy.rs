@@ -1,9 +1,8 @@
 //! Copies of a disk to another one, with aligned partitions.
 //!
-//! Invariants: the source is only read. The new disk has a marker in its first sector until all data are
-//! durable and read back; then the table replaces it. An interrupted copy starts
-//! again. Without consent, it begins only if the new disk holds zeros in all places that it writes, which are
-//! listed before.
+//! Invariants: the source is only read. The new disk has a marker in its first sector until all data are durable and
+//! read back; then the table replaces it. An interrupted copy starts over. Without consent, it begins only if the new
+//! disk holds zeros wherever it writes.
 //!
 //! Partitions keep their numbers, types, identities, names and attributes, and the disk its identifier, so
 //! the two disks must not be used at the same time.
@@ -42,7 +41,6 @@ pub(crate) use run::is_unfinished;
 pub use run::{Copied, CopyWatch, Stage, Unreadable};
 pub use source::{Source, shared};
 
-/// How many sizes are tried for a new image.
 const SIZES: usize = 8;
 
 /// What to copy, and how.
@@ -97,7 +95,7 @@ impl Copy {
         ByteCount::new(self.extents.iter().fold(0_u64, |sum, one| sum.saturating_add(one.from.len().get())))
     }
 
-    /// Whether a partition, or the data in it for which it is placed, starts on a boundary.
+    /// Whether the partition, or the data in it for which it is placed, starts on a boundary.
     fn is_aligned(&self, entry: &Entry) -> bool {
         let anchor = self.anchors.iter().find(|(number, _)| *number == entry.number);
         let grain = anchored(self.plan.grain, anchor.map_or(ByteCount::ZERO, |(_, at)| *at));
@@ -169,8 +167,7 @@ pub fn raw_name(image: &Path) -> PathBuf {
     if raw.exists() { straddle_device::image::raw_name(&image.display().to_string()).into() } else { raw }
 }
 
-/// The size of a new image with this `topology` for a copy of `source`: that of the source, or more if its
-/// partitions need it.
+/// The size of a new image with this `topology`: that of `source`, or more if its partitions need it.
 pub fn new_size(
     source: &Situation<'_>,
     topology: &Topology,
@@ -190,7 +187,7 @@ pub fn new_size(
     Err(CopyError::TooLarge)
 }
 
-/// The number of entries of the new GPT: the source's, as a boot loader may be after a short array.
+/// The source's number, as a boot loader may be after a short array.
 fn entries(source: &Situation<'_>) -> u32 {
     let is_gpt = source.stack.kind == TableKind::Gpt;
     let present = is_gpt.then(|| CurrentGpt::read(source.medium, source.stack).ok()).flatten();
@@ -198,7 +195,7 @@ fn entries(source: &Situation<'_>) -> u32 {
     if (1..=MOST_ENTRIES).contains(&entries) { entries } else { GPT_ENTRIES }
 }
 
-/// The starts of `items` on a disk of this size with a table of this format; else how many bytes are needed.
+/// Else how many bytes are needed.
 fn places(
     items: &[Item],
     topology: &Topology,
@@ -218,18 +215,16 @@ fn places(
     fitting(false).or_else(|| fitting(true)).map(|(starts, _)| starts).ok_or_else(needed)
 }
 
-/// The first start, as on every new table.
 const FIRST: ByteOffset = ByteOffset::new(MIB);
 
-/// The starts of all items in the order of the source, and the end of the last one. Each starts where it did if
-/// that is a boundary and free, or on the next one: the next possible one if `is_tight`. If the data of a layer
-/// in it would be off a boundary, and its format cannot align them, it is placed for the data.
+/// The starts of all items in the order of the source, and the end of the last one. Each keeps its start if
+/// that is a boundary and free, or takes the next boundary: the next possible one if `is_tight`. If the data
+/// of a layer would be off a boundary that its format cannot reach, the data are placed on it.
 fn place(items: &[Item], ground: Ground, is_tight: bool) -> Option<(Vec<ByteOffset>, ByteOffset)> {
     let Ground { grain, drive, block } = ground;
     let (mut at, mut found) = (FIRST, Vec::new());
     for item in items {
         if item.logical.is_some() {
-            // Its extended boot record is before it.
             at = grain.ceil(at)?.checked_add(block.bytes())?;
         }
         let wished = if is_tight { at } else { at.max(item.at.start()) };
@@ -243,17 +238,13 @@ fn place(items: &[Item], ground: Ground, is_tight: bool) -> Option<(Vec<ByteOffs
 
 struct Item {
     at: Span,
-    /// How many bytes it gets.
     len: ByteCount,
-    /// How many of them its contents use.
     used: ByteCount,
-    /// The start of its container, if it is a logical one.
     logical: Option<ByteOffset>,
     partition: Partition,
 }
 
 impl Item {
-    /// The offset of the data of a layer that the format cannot align, if it is off `drive`.
     fn anchor(&self, drive: Boundary, block: BlockSize) -> ByteCount {
         anchor(&self.partition, drive, block).unwrap_or_default()
     }
@@ -262,12 +253,11 @@ impl Item {
 #[derive(Clone, Copy)]
 struct Ground {
     grain: Boundary,
-    /// The boundary above advice.
+    /// More than advice.
     drive: Boundary,
     block: BlockSize,
 }
 
-/// The boundaries of a new disk.
 fn ground(topology: &Topology, size: ByteCount, wanted: &CopyWanted) -> Ground {
     let block = topology.logical.value();
     let grain = |asked| Grain::of(topology, size, block, asked).start;
@@ -316,7 +306,6 @@ pub fn plan(source: &Situation<'_>, target: &Situation<'_>, wanted: &CopyWanted)
     Copy(Stored { plan, source, extents, references, anchors, lead, over, wipes }).checked()
 }
 
-/// Refuses data at the ends that are cut off partitions.
 fn check_tails(source: &Situation<'_>, items: &[Item], wanted: &CopyWanted) -> Result<(), CopyError> {
     for item in items.iter().filter(|_| !wanted.wipe) {
         let tail = item.at.len().checked_sub(item.len).filter(|tail| *tail > ByteCount::ZERO);
@@ -330,7 +319,6 @@ fn check_tails(source: &Situation<'_>, items: &[Item], wanted: &CopyWanted) -> R
     Ok(())
 }
 
-/// What refers to the old place of `item`, which gets the place of `entry`.
 fn references_of(
     medium: &dyn Medium,
     item: &Item,
@@ -343,7 +331,6 @@ fn references_of(
     found.into_iter().filter(|one| !is_nothing(one)).collect()
 }
 
-/// The table of the new disk, as if there were nothing on it.
 fn table(target: &Situation<'_>, request: &Request) -> Result<Plan, CopyError> {
     let blank = straddle_device::MemoryMedium::sparse(Vec::new(), target.size());
     let stack = straddle_layout::read_stack(&blank, Some(target.block()), None)?;
@@ -351,7 +338,6 @@ fn table(target: &Situation<'_>, request: &Request) -> Result<Plan, CopyError> {
     Ok(crate::plan::make(&bare, request)?.for_disk(target.fingerprint()?))
 }
 
-/// The request for the new table: the partitions of the source, at their new starts.
 fn request(
     source: &Situation<'_>,
     target: &Situation<'_>,
@@ -393,7 +379,6 @@ fn request(
     }
 }
 
-/// What is to be copied, in the order of its places, and the format of the new table.
 fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     let Situation { stack, medium, .. } = *source;
     let refuse = |why: String| Err(CopyError::Source(why));
@@ -446,7 +431,6 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
     Ok((items, format))
 }
 
-/// What is on a disk, in words; empty for a blank one.
 pub(crate) fn occupants(medium: &dyn Medium, stack: &Stack) -> Result<Vec<String>, CopyError> {
     if is_unfinished(medium)? {
         return Ok(vec!["an unfinished copy".to_owned()]);

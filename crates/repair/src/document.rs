@@ -1,5 +1,4 @@
-//! Plans as JSON: `--json` prints, `--save` stores and `apply` reads the same document. What is read becomes
-//! a plan only if it passes every check of one.
+//! Plans as JSON, the same document for `--json`, `--save` and `apply`; it must pass every check of a plan.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,10 +27,8 @@ impl<T> Document<T> {
     }
 }
 
-/// Reads a plan, or says why it cannot be used.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::from_str::<Value>(text).map_err(|error| match error.classify() {
-        // It has no JSON at all, such as a disk image.
         Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
             "it is not a straddle plan".to_owned()
         }
@@ -45,7 +42,6 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(json).map_err(|error| error.to_string())
 }
 
-/// Reads and writes a plan as its parts, which must pass its checks.
 macro_rules! checked_parts {
     ($plan:ident($parts:ident), $error:ident) => {
         impl TryFrom<$parts> for $plan {
@@ -88,7 +84,6 @@ macro_rules! checked_parts {
 }
 pub(crate) use checked_parts;
 
-/// Bytes as hexadecimal digits.
 pub(crate) mod hexadecimal {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
     use straddle_device::hex::{decode, encode};

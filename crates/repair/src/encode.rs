@@ -44,7 +44,6 @@ pub enum Step {
     Flush,
 }
 
-/// The writes among `steps`: the byte, the old and the new bytes, and the name.
 pub(crate) fn writes(steps: &[Step]) -> impl DoubleEndedIterator<Item = (u64, &[u8], &[u8], &str)> {
     steps.iter().filter_map(|step| match step {
         Step::Write { at, old, new, what } => Some((*at, &old[..], &new[..], &what[..])),
@@ -52,8 +51,7 @@ pub(crate) fn writes(steps: &[Step]) -> impl DoubleEndedIterator<Item = (u64, &[
     })
 }
 
-/// Whether the bytes before the entries of the MBR are cleared with what the plan wipes: a file system or a
-/// table of another kind begins there.
+/// A file system or a table of another kind begins there.
 fn wipes_boot_code(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<bool, PlanError> {
     if plan.wipe.is_empty() || matches!(stack.kind, TableKind::Content(_) | TableKind::Foreign(_)) {
         return Ok(!plan.wipe.is_empty());
@@ -74,7 +72,6 @@ pub fn encode(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Ste
     steps.wiped(plan)
 }
 
-/// The same for a disk of which nothing is kept.
 pub(crate) fn encode_over_all(
     plan: &Plan,
     medium: &dyn Medium,
@@ -83,8 +80,7 @@ pub(crate) fn encode_over_all(
     Steps::of_table(plan, medium, stack)?.wiped(plan)
 }
 
-/// Refuses to overwrite a record of the old table's logical partitions while the old table still counts,
-/// which is until byte 0 is written.
+/// Refuses to overwrite a record of the old chain while it counts, which is until byte 0 is written.
 fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), PlanError> {
     let is_new = plan.fresh || plan.converts.is_some();
     if !is_new || stack.kind != TableKind::Mbr {
@@ -107,9 +103,8 @@ fn spare_old_chain(plan: &Plan, stack: &Stack, steps: &[Step]) -> Result<(), Pla
 
 struct Steps<'a> {
     medium: &'a dyn Medium,
-    /// The sector size in bytes that the table uses.
     block: u64,
-    /// The size in bytes of the units in which steps are written.
+    /// Steps are written in units of this many bytes.
     unit: u64,
     steps: Vec<Step>,
 }
@@ -131,7 +126,7 @@ impl<'a> Steps<'a> {
         Ok(steps)
     }
 
-    /// Adds the steps that clear what the plan wipes: nothing needs the previous contents by then.
+    /// Nothing needs the previous contents of what the plan wipes by then.
     fn wiped(mut self, plan: &Plan) -> Result<Vec<Step>, PlanError> {
         for wipe in &plan.wipe {
             self.write(wipe.start().get(), &vec![0; wipe.len().in_memory()], "erased contents")?;
@@ -140,25 +135,22 @@ impl<'a> Steps<'a> {
         Ok(self.steps)
     }
 
-    /// The byte offset of a sector of the table; saturates.
     fn byte(&self, lba: Lba) -> u64 {
         lba.get().saturating_mul(self.block)
     }
 
-    /// Reads the present bytes of the medium.
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
         let at = ByteOffset::new(at);
         let past_end = ReadError::PastEnd { at, want: 0, len: self.medium.len().get() };
         bytes_of(self.medium, Span::new(at, ByteCount::new(len)).ok_or(past_end)?)
     }
 
-    /// Reads a sector of the table.
     fn sector(&self, lba: Lba) -> Result<Vec<u8>, ReadError> {
         self.read(self.byte(lba), self.block)
     }
 
-    /// Adds steps that write `new` at byte `at`, the start of a unit. Only units that change are written,
-    /// each run of them as one step. The bytes of the last unit beyond `new` keep their value.
+    /// Adds steps that write `new` at byte `at`, the start of a unit, one for each run of changed units. The
+    /// bytes of the last unit beyond `new` keep their value.
     fn write(&mut self, at: u64, new: &[u8], what: &str) -> Result<(), ReadError> {
         let unit = ByteCount::new(self.unit).in_memory();
         let len = new.len().next_multiple_of(unit);
@@ -179,12 +171,10 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Whether a step writes byte `at`.
     fn writes(&self, at: u64) -> bool {
         writes(&self.steps).any(|(from, _, new, _)| (from..from + new.len() as u64).contains(&at))
     }
 
-    /// Adds a flush if the last step is a write.
     fn flush(&mut self) {
         if matches!(self.steps.last(), Some(Step::Write { .. })) {
             self.steps.push(Step::Flush);

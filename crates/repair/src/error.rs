@@ -5,7 +5,6 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::plan::Format;
 
-/// What is said of a disk with an unfinished move.
 pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished; complete the move \
                                      with 'straddle resume' or revert it with 'straddle resume --rollback'; \
                                      repeat a copy with 'straddle apply'";
@@ -126,12 +125,10 @@ straddle_units::error_kind! {
     Self::NoTable { .. } | Self::Invalid(_) | Self::Read(_) => Failed,
 }
 
-/// Names the boundaries on both sides of a start. A partition cannot start at byte 0.
 fn around(before: u64, after: u64) -> String {
     if before == 0 { format!("byte {after} is") } else { format!("byte {before} or byte {after} is") }
 }
 
-/// A hint at the type or option that is meant by another program's name for a type.
 fn meant(text: &str) -> &'static str {
     match text.to_ascii_lowercase().as_str() {
         "efi" | "uefi" | "efi-system" => " (did you mean esp?)",

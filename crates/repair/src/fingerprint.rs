@@ -1,7 +1,7 @@
 //! The fingerprint by which a plan recognises its disk.
 //!
-//! Invariants: the hash covers what makes up the present table and nothing else: a boot loader or a file
-//! system may write elsewhere without invalidating the plan.
+//! Invariant: the hash covers only what makes up the present table, so a boot loader or a file system may write
+//! elsewhere without invalidating the plan.
 
 use crate::relocate::is_title;
 use schemars::JsonSchema;
@@ -31,17 +31,12 @@ pub struct Fingerprint {
     pub table: String,
 }
 
-/// A structure of a partition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Structure {
-    /// The first sector, with the MBR or the protective MBR.
     BootSector,
-    /// A record of the chain of logical partitions.
     ExtendedBootRecord,
-    /// A place where a GPT header is, or would be.
     GptHeader,
-    /// The entries of a GPT.
     GptEntries,
 }
 
@@ -55,8 +50,7 @@ impl Structure {
         }
     }
 
-    /// The bytes of `found`, the contents of its place, that make up the table: neither boot code, nor what
-    /// is where a header would be.
+    /// What of `found` makes up the table: neither boot code, nor data where a header would be.
     pub(crate) fn table(self, found: &[u8]) -> &[u8] {
         match self {
             Self::BootSector => found.get(mbr::ENTRIES_AT..).unwrap_or_default(),
@@ -79,8 +73,8 @@ impl Fingerprint {
             hash.update(span.start().get().to_le_bytes());
             hash.update(span.len().get().to_le_bytes());
             let mut bytes = bytes_of(medium, span)?;
-            // What a journal wrote where there was nothing is not a table: a move that is cut off as it
-            // begins must not make this another disk.
+            // A journal's title where there was nothing is not a table: a move that is cut off as it begins
+            // must not make this another disk.
             if is_title(&bytes) {
                 bytes.fill(0);
             }
@@ -104,18 +98,16 @@ pub(crate) fn bytes_at(medium: &dyn Medium, at: ByteOffset, len: usize) -> Resul
     Ok(bytes)
 }
 
-/// Whether the medium has these bytes at byte `at`.
 pub(crate) fn holds(medium: &dyn Medium, at: ByteOffset, bytes: &[u8]) -> Result<bool, ReadError> {
     Ok(bytes_at(medium, at, bytes.len())? == bytes)
 }
 
-/// The sector `lba`, if it can be read and has the signature of a GPT header.
 pub(crate) fn gpt_header(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Vec<u8>> {
     let sector = bytes_of(medium, Span::of_blocks(lba, LbaCount::new(1), block)?).ok()?;
     has(&sector, 0, gpt::SIGNATURE).then_some(sector)
 }
 
-/// The array of entries of a GPT header; `None` if it is larger than any reader accepts.
+/// `None` if it is larger than any reader accepts.
 pub(crate) fn gpt_array(header: &[u8], block: BlockSize) -> Option<Span> {
     let (count, size) = (le32(header, gpt::header::ENTRY_COUNT), le32(header, gpt::header::ENTRY_SIZE));
     let len = u64::from(count) * u64::from(size);
@@ -123,7 +115,6 @@ pub(crate) fn gpt_array(header: &[u8], block: BlockSize) -> Option<Span> {
     Span::new(start, ByteCount::new(len)).filter(|_| len <= gpt::MAX_ARRAY_BYTES)
 }
 
-/// The places of the present table's structures, and of those that a GPT would have.
 pub(crate) fn structures(
     medium: &dyn Medium,
     stack: &Stack,

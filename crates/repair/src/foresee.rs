@@ -1,5 +1,4 @@
-//! Predicting what a disk would hold after a plan's steps. A plan is written only if a reader of the planned
-//! bytes would find the plan's table.
+//! Predicting a disk after a plan's steps: it is written only if a reader would find the plan's table.
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::{Partition, Stack, read_stack};
@@ -12,7 +11,6 @@ use crate::plan::{Entry, Plan, Table};
 /// The unit in which a medium fails to read.
 const UNIT: usize = 512;
 
-/// A medium as it would be after `steps`, which are not written.
 pub(crate) struct After<'a> {
     pub(crate) medium: &'a dyn Medium,
     pub(crate) steps: &'a [Step],
@@ -45,14 +43,12 @@ impl After<'_> {
     }
 }
 
-/// Copies what `steps` write onto `bytes`, whose first byte is at `at`.
 pub(crate) fn lay_steps(bytes: &mut [u8], at: u64, steps: &[Step]) {
     for (from, _, new, _) in writes(steps) {
         lay_over(bytes, at, new, from);
     }
 }
 
-/// Copies `over`, which is at `over_at`, onto `under`, which is at `at`, where the two overlap.
 pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
     let into = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     let (skipped, place) = (into(over_at, at), into(at, over_at));
@@ -61,14 +57,12 @@ pub(crate) fn lay_over(under: &mut [u8], at: u64, over: &[u8], over_at: u64) {
     under[..shared].copy_from_slice(&over[..shared]);
 }
 
-/// Refuses steps that would lead to another table than the plan's.
 pub(crate) fn check(medium: &dyn Medium, plan: &Plan, steps: &[Step]) -> Result<(), ApplyError> {
     let after = After { medium, steps };
     let stack = read_stack(&after, Some(plan.block()), None)?;
     difference(&stack, &plan.table).map_or(Ok(()), |why| Err(ApplyError::WouldDiffer(why)))
 }
 
-/// Describes how the table that was read differs from the plan's; `None` if it does not.
 pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
     let is_it = |found: &Partition, entry: &Entry| {
         (found.number, found.start, found.count) == (entry.number, entry.start, entry.sectors)

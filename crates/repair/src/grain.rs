@@ -101,7 +101,7 @@ impl Grain {
     }
 }
 
-/// The boundaries to consider, the costliest to miss first.
+/// The costliest to miss first.
 fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let mut named = named_boundaries(topology);
     named.retain(|named| named.severity > Severity::Advice || asked.is_none());
@@ -134,7 +134,6 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     candidates
 }
 
-/// Where the figure of a boundary comes from.
 fn source_of(topology: &Topology, name: &str) -> String {
     let figure = match name {
         "physical sector" => Some(&topology.physical),

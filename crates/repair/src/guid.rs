@@ -25,7 +25,6 @@ impl FromStr for Seed {
     }
 }
 
-/// The sequence of identifiers of a seed.
 #[derive(Clone)]
 pub(crate) struct Identities {
     high: SplitMix64,
@@ -50,7 +49,6 @@ impl Identities {
         guid
     }
 
-    /// Generates an MBR disk identifier, which is never zero.
     pub(crate) fn disk_id(&mut self) -> u32 {
         straddle_device::fields::le32(&self.guid(), 0).max(1)
     }

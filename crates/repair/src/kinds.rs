@@ -6,9 +6,8 @@ use straddle_layout::{PartitionType, types};
 use crate::error::PlanError;
 use crate::plan::Format;
 
-/// A name, its GUID, and its MBR type if there is one. The GUIDs are those of the UEFI specification, the
-/// Discoverable Partitions Specification and util-linux (include/pt-gpt-partnames.h); the MBR types are those
-/// of include/pt-mbr-partnames.h.
+/// Name, GUID, and MBR type. The GUIDs are those of the UEFI specification, the Discoverable Partitions
+/// Specification and util-linux (include/pt-gpt-partnames.h); the MBR types of include/pt-mbr-partnames.h.
 const ALIASES: [(&str, &str, Option<u8>); 19] = [
     ("linux", "0FC63DAF-8483-4772-8E79-3D69D8477DE4", Some(0x83)),
     ("esp", ESP, Some(0xEF)),
@@ -34,7 +33,7 @@ const ALIASES: [(&str, &str, Option<u8>); 19] = [
 pub(crate) const ESP: &str = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B";
 pub(crate) const BIOS_BOOT: &str = "21686148-6449-6E6F-744E-656564454649";
 
-/// Resolves `text` to a type of `format`, in the plan's notation: a GUID in capitals, or hexadecimal digits.
+/// Resolves `text` to the plan's notation: a GUID in capitals, or hexadecimal digits.
 pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
     let unknown = || PlanError::UnknownType { text: text.to_owned(), format };
     if let Some((name, guid, mbr)) = ALIASES.into_iter().find(|(name, ..)| name.eq_ignore_ascii_case(text)) {
@@ -57,7 +56,6 @@ pub(crate) fn resolve(text: &str, format: Format) -> Result<String, PlanError> {
     }
 }
 
-/// The name of the GPT type for an MBR type, if it has one; FAT and NTFS are Microsoft's data.
 pub(crate) fn gpt_of(mbr: u8) -> Option<&'static str> {
     if matches!(mbr, 0x01 | 0x04 | 0x06 | 0x0B | 0x0C | 0x0E) {
         return Some("msdata");
@@ -65,7 +63,6 @@ pub(crate) fn gpt_of(mbr: u8) -> Option<&'static str> {
     ALIASES.into_iter().find(|(.., id)| *id == Some(mbr)).map(|(name, ..)| name)
 }
 
-/// The name of the partition type for a file system.
 pub(crate) fn of_file_system(fs: &str, format: Format) -> &'static str {
     match (fs, format) {
         ("swap", _) => "swap",
@@ -78,7 +75,6 @@ pub(crate) fn of_file_system(fs: &str, format: Format) -> &'static str {
     }
 }
 
-/// Parses a type as the layout crate represents it; `None` if `text` is not a type.
 pub(crate) fn parsed(text: &str, format: Format) -> Option<PartitionType> {
     match format {
         Format::Gpt => parse_guid(text).map(PartitionType::Guid),

@@ -1,9 +1,8 @@
 //! What a plan makes unreachable: partitions that the new table no longer lists, and content outside of them.
 //! A plan lists it, by name and size.
 //!
-//! Contents that no partition lists, such as those of a deleted one, are looked for where partitions begin:
-//! at the start of free space, after other contents in it, one track after these, on the first MiBs,
-//! cylinders and GiBs, and where a new partition begins.
+//! Contents that no partition lists are looked for at the start of free space, after other contents in it, one track
+//! after these, on the first MiBs, cylinders and GiBs, and where a new partition begins.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,10 +22,10 @@ use crate::error::PlanError;
 use crate::fingerprint::bytes_of;
 use crate::plan::{Change, Slot, Table, WIPED, span_of};
 
-/// The contents of at most this many partitions are read; further ones are listed by size only.
+/// Further ones are listed by size only.
 const MAX_LOOKED_INTO: usize = 128;
 
-/// How many of the MiBs, cylinders and GiBs of a space are looked at for contents.
+/// MiBs, cylinders and GiBs of a space that are looked at for contents.
 const EVENS: u64 = 64;
 
 /// The sectors of a track, and the tracks of a cylinder, in DOS's geometry of large disks.
@@ -56,19 +55,16 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// What it is, in words.
     pub(crate) fn what(&self) -> String {
         let unknown = if self.partition.is_some() { "no known content" } else { UNKNOWN };
         let content = self.content.as_deref().unwrap_or(unknown);
         if self.label.is_empty() { content.to_owned() } else { format!("{content} \"{}\"", self.label) }
     }
 
-    /// Whether a new partition of `table` begins with it and has all of it.
     pub(crate) fn is_led_to(&self, table: &Table, block: BlockSize) -> bool {
         table.new_spans(block).any(|span| span.start() == self.at.start() && span.contains(self.at))
     }
 
-    /// What no table accounts for.
     pub(crate) fn outside(at: Span) -> Self {
         Self::new(None, None, at)
     }
@@ -87,7 +83,6 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.partition {
             Some(number) => write!(f, "partition {number}: ")?,
-            // The first sector is always the table's.
             None if self.at.start() != ByteOffset::ZERO => write!(f, "outside partitions: ")?,
             None => write!(f, "the whole disk: ")?,
         }
@@ -96,7 +91,6 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Finds what is on `medium`, read as `stack`, but cannot be reached from `table` in sectors of `block`.
 pub(crate) fn find(
     medium: &dyn Medium,
     stack: &Stack,
@@ -152,7 +146,6 @@ pub(crate) fn find(
         found.extend(unlisted);
     }
     if wipe {
-        // Bytes that are not recognised where new partitions begin: the wipe takes them.
         let mut wiped = Vec::new();
         for span in table.new_spans(block).filter(|span| !found.iter().any(|lost| lost.at.overlaps(*span))) {
             let head = Span::new(span.start(), span.len().min(WIPED)).unwrap_or(span);
@@ -163,7 +156,6 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Contents that no partition of `stack` lists, where new partitions are, or where partitions grow to.
 pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Table, BlockSize)) -> Vec<Lost> {
     let claimed = stack.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let gaps = Span::first(medium.len()).gaps(claimed.map(|partition| partition.span));
@@ -194,7 +186,7 @@ pub(crate) fn unlisted(medium: &dyn Medium, stack: &Stack, (table, block): (&Tab
     all
 }
 
-/// What is on a disk on which nothing is recognised, in words; `None` of a blank disk.
+/// `None` of a blank disk.
 pub(crate) fn unrecognised(medium: &dyn Medium, stack: &Stack) -> Result<Option<&'static str>, ReadError> {
     match stack.kind {
         TableKind::Kernel => Ok(Some("partitions of a table that only the kernel reads")),
@@ -213,8 +205,7 @@ pub(crate) fn harmed(medium: &dyn Medium, stack: &Stack, fresh: bool) -> Result<
 }
 
 /// Where a partition may begin at or after `from`: there, a track later, and on the first `count` boundaries
-/// of each kind. With DOS, partitions began on a cylinder, the first one of a disk and logical ones a track
-/// later. Installers end partitions on GiBs, and begin the first one at 1 MiB.
+/// of each kind. DOS used cylinders, and a track later; installers use GiBs and 1 MiB.
 fn likely(from: ByteOffset, count: u64, block: BlockSize) -> impl Iterator<Item = u64> {
     let track = block.bytes().get() * TRACK;
     let at = from.get();
@@ -226,12 +217,10 @@ fn likely(from: ByteOffset, count: u64, block: BlockSize) -> impl Iterator<Item 
     [at, at.saturating_add(track)].into_iter().chain(kinds.into_iter().flat_map(on))
 }
 
-/// The contents in `gap`, which no partition has, that reach into `span`, in order, each with its place. They
-/// may hold zeros in `span`.
+/// Contents may hold zeros in `span`.
 pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockSize) -> Vec<(Span, Layer)> {
     let mut starts: BTreeSet<u64> =
         likely(gap.start(), EVENS, block).chain(likely(span.start(), EVENS, block)).collect();
-    // The first sector is the table's.
     starts.remove(&0);
     let (mut found, mut taken) = (Vec::new(), gap.start());
     while let Some(start) = starts.pop_first().filter(|start| *start < span.end().get()) {
@@ -250,7 +239,7 @@ pub(crate) fn reaching(medium: &dyn Medium, gap: Span, span: Span, block: BlockS
     found
 }
 
-/// What begins at the start of `rest`, with its recorded size, or only its first bytes if it records none.
+/// What begins at the start of `rest`, with its recorded size, else only its first bytes.
 fn beginning(medium: &dyn Medium, rest: Span, block: BlockSize) -> Option<(Span, Layer)> {
     // Superblocks are in the first bytes: where these are erased there are none.
     let head = rest.len().min(WIPED);

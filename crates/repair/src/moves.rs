@@ -19,8 +19,7 @@ use crate::{Request, Seed, Situation, in_the_way_of_copies, realign};
 /// No table with more partitions is planned for: orders of moves take time.
 const MAX_PARTITIONS: usize = 128;
 
-/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or `path` is
-/// neither.
+/// Returns the unfinished move on the device or image at `path`; `None` if there is none, or `path` is neither.
 ///
 /// # Errors
 ///
@@ -62,10 +61,8 @@ impl Medium for Noting {
     }
 }
 
-/// The unfinished move by its marker; or, without a table, by its journal. That is not looked for in a
-/// compressed file, all of which would be read, and on a server, which takes many requests.
-///
-/// The journal and the data of a running move change while they are read.
+/// The unfinished move by its marker; or, without a table, by its journal, which is not looked for in
+/// compressed files or on servers: that takes long. The journal of a running move changes while it is read.
 fn found(target: &Target, stack: &Stack, path: &Path) -> Option<Unfinished> {
     let medium = target.medium.as_deref()?;
     let is_whole = target.through.is_none() && target.address.is_none();
@@ -110,7 +107,6 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     let not_converted = has(&[Damage::Sectors]).then(|| crate::make(&situation, &convert).err()).flatten();
     let not_converted = not_converted.map(|error| error.to_string());
     let moves = Moves { in_the_way, not_converted, ..moves };
-    // A damaged table is repaired first.
     let is_listed = (1..=MAX_PARTITIONS).contains(&stack.partitions.len());
     if target.zoned.is_some() || !stack.problems.is_empty() || !is_listed {
         return moves;
@@ -143,7 +139,6 @@ pub fn of(examiner: &Examiner, name: &str, target: &Target, stack: &Stack) -> Mo
     }
 }
 
-/// What `straddle realign --to` would plan for the target.
 fn copy(
     examiner: &Examiner,
     name: &str,
@@ -182,7 +177,7 @@ fn options(examiner: &Examiner, target: &Target) -> String {
     open.declared()
 }
 
-/// The same for commands that work on an image of another format, attached as a device.
+/// For commands on an image of another format, attached as a device.
 fn attached(examiner: &Examiner, target: &Target) -> Option<String> {
     match &target.container {
         None => Some(options(examiner, target)),

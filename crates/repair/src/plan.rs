@@ -44,16 +44,15 @@ pub(crate) use moved::{Base, Records, Shifted};
 pub use table::{Change, Entry, Format, Slot, Table};
 pub(crate) use table::{MOST_ENTRIES, array_sectors, last_of, span_of};
 
-/// The number of entries of a new GPT: the minimum of the UEFI specification, which every tool uses.
+/// The minimum of the UEFI specification, which every tool uses.
 pub(crate) const GPT_ENTRIES: u32 = 128;
-/// The least space before the first partition of an MBR disk, for boot loaders: the old track of 63 sectors.
+/// The old track of 63 sectors, for boot loaders.
 const MBR_LEAD: ByteCount = ByteCount::new(63 * 512);
-/// How many bytes a wipe clears at the start of a partition: every signature that blkid looks for there, of
-/// which Btrfs's at 64 KiB is the last.
+/// Every signature that blkid looks for at the start of a partition, of which Btrfs's at 64 KiB is the last.
 pub(crate) const WIPED: ByteCount = ByteCount::new(68 * 1024);
-/// The most array-member marks that a plan wipes: fewer kinds of mark exist.
+/// Fewer kinds of mark exist.
 pub(crate) const MOST_MARKS: usize = 32;
-/// The least number of clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
+/// The least clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
 /// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits
@@ -118,7 +117,6 @@ impl Situation<'_> {
         self.medium.len()
     }
 
-    /// The logical sector size in which the new table counts.
     pub(crate) fn block(&self) -> BlockSize {
         self.topology.logical.value()
     }
@@ -133,18 +131,16 @@ impl Situation<'_> {
 }
 
 impl Plan {
-    /// The same plan for another disk of the same size and sectors.
     pub(crate) fn for_disk(self, disk: Fingerprint) -> Self {
         Self(Parts { disk, ..self.0 })
     }
 
-    /// The same plan, with further notes.
     pub(crate) fn noting(mut self, notes: impl Iterator<Item = String>) -> Self {
         self.0.notes.extend(notes);
         self
     }
 
-    /// Adds what its table would be written over although no table accounts for it. Only a wipe allows that.
+    /// Adds data that no table accounts for and that the table would overwrite. Only a wipe allows that.
     fn over_accounted(mut self, situation: &Situation<'_>, wipes: bool) -> Result<Self, PlanError> {
         let Situation { medium, stack, .. } = *situation;
         if wipes {
@@ -188,7 +184,7 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
         Some(format) => draft.new_table(format)?,
         None => draft.changed_table()?,
     };
-    // A converted table lists the same partitions, and these can be given in the new sectors too.
+    // A converted table lists the same partitions; `before` can be given in the new sectors too.
     let before = if request.convert {
         table.partitions.clone()
     } else {
@@ -280,7 +276,6 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     Ok(names)
 }
 
-/// Says what a disk holds instead of a table that can be changed.
 fn no_table(kind: &TableKind) -> PlanError {
     let found = match kind {
         TableKind::Content(content) => content.to_string(),
@@ -290,12 +285,10 @@ fn no_table(kind: &TableKind) -> PlanError {
     PlanError::NoTable { found }
 }
 
-/// The identifier of an MBR in a plan's notation.
 pub(crate) fn mbr_id(stack: &Stack) -> String {
     hex(&stack.disk_id.iter().rev().copied().collect::<Vec<u8>>())
 }
 
-/// The entry that keeps a present partition.
 pub(crate) fn kept(partition: &Partition) -> Entry {
     let kind = match partition.kind {
         PartitionType::Guid(guid) => guid_text(guid),
@@ -318,7 +311,6 @@ pub(crate) fn kept(partition: &Partition) -> Entry {
     }
 }
 
-/// A plan being made.
 struct Draft<'a> {
     situation: &'a Situation<'a>,
     request: &'a Request,
@@ -326,9 +318,9 @@ struct Draft<'a> {
     identities: Identities,
     notes: Vec<String>,
     wipe: Vec<Span>,
-    /// The file system of an optical medium that is kept: none of it is free space.
+    /// A kept optical file system: none of it is free space.
     optical: Option<Span>,
-    /// The numbers of the kept MBR's entries that list no partition but are not zero.
+    /// Of the kept MBR: not zero, and no partition.
     slots: Vec<u32>,
 }
 
@@ -353,18 +345,15 @@ impl<'a> Draft<'a> {
         PlanError::DiskTooSmall(self.situation.size())
     }
 
-    /// The last usable sector of a GPT whose backup is at the end of the disk.
     fn last_of_gpt(&self, array_blocks: u64) -> Result<u64, PlanError> {
         self.situation.blocks().checked_sub(array_blocks + 2).ok_or_else(|| self.too_small())
     }
 
-    /// The first and the last usable sector of an MBR.
     fn usable_of_mbr(&self) -> (u64, u64) {
         let last = self.situation.blocks().min(mbr::LBAS).saturating_sub(1);
         (MBR_LEAD.get().div_ceil(self.block().get()), last)
     }
 
-    /// An empty table with its usable space on this disk.
     fn empty_table(&mut self, format: Format) -> Result<Table, PlanError> {
         let ((first_usable, last_usable), entries, random) = match format {
             Format::Gpt => {
@@ -383,7 +372,6 @@ impl<'a> Draft<'a> {
         Ok(Table { format, id, first_usable, last_usable, entries, partitions: Vec::new() })
     }
 
-    /// Adds remarks on the new table.
     fn note(&mut self, table: &Table) {
         let (block, size) = (self.block(), self.situation.size());
         let mut notes = Vec::new();
@@ -432,15 +420,13 @@ impl<'a> Draft<'a> {
         self.notes.append(&mut notes);
     }
 
-    /// Names the boundaries above advice that an entry's start misses.
     fn misplaced(&self, entry: &Entry) -> Option<String> {
         let start = span_of(entry, self.block())?.start();
         let misses = missed(self.situation.topology, start);
         (!misses.is_empty()).then(|| misses.join(", "))
     }
 
-    /// Refuses to put a partition over contents that no partition lists. One whose start was requested may
-    /// make them accessible again, which is noted.
+    /// Refuses to cover unlisted contents. A requested start may make them accessible again, with a note.
     fn spare_unlisted(&mut self, table: &Table) -> Result<(), PlanError> {
         let Situation { medium, stack, .. } = *self.situation;
         let block = self.block();
@@ -466,7 +452,6 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Collects the spans that a wipe clears, if one is requested.
     fn wipe(&mut self, table: &Table, is_shared: bool) -> Result<(), PlanError> {
         if !self.request.wipe {
             return Ok(());
@@ -476,7 +461,6 @@ impl<'a> Draft<'a> {
         let fresh = self.request.table.is_some();
         let fills = matches!(self.situation.stack.kind, TableKind::Content(_) | TableKind::Foreign(_));
         if fresh && (fills || is_shared) {
-            // From the end of the table to the first partition. An MBR is one sector.
             let end = if table.format == Format::Mbr { Lba::new(1) } else { table.first_usable };
             let from = end.byte(block);
             let first = table.spans(block).map(Span::start).min().unwrap_or(from);
@@ -491,8 +475,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The spans that mark the disk as an array member and that the new table does not cover. If they
-    /// remained, the new table would be taken for the array's.
+    /// Uncovered marks of an array member: the new table would be taken for the array's.
     fn marks_between(&self, table: &Table) -> Result<Vec<Span>, PlanError> {
         let block = self.block();
         let free = match table.format {
@@ -511,14 +494,12 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The names of the boundaries above advice that a start misses.
 pub(crate) fn missed(topology: &Topology, start: ByteOffset) -> Vec<&'static str> {
     let mut named = named_boundaries(topology);
     named.retain(|one| one.severity > Severity::Advice && !one.boundary.is_aligned(start));
     named.into_iter().map(|one| one.name).collect()
 }
 
-/// Whether the primary copy of a GPT is damaged, so that the backup counts.
 pub(crate) fn primary_is_damaged(stack: &Stack) -> bool {
     stack.problems.iter().any(|problem| matches!(problem, Problem::GptPrimaryDamaged { .. }))
 }

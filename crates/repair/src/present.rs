@@ -1,5 +1,4 @@
-//! What a plan starts from: a target's table in the target's own sectors, and its contents if the plan
-//! depends on them. The target is open for reading only.
+//! What a plan starts from: a target's table, and its contents if the plan depends on them. Only read.
 
 use std::path::Path;
 

@@ -5,16 +5,15 @@
 //! partition to the place that its table lists, and overwrite nothing that is still needed. A partition that
 //! does not move keeps every bit of itself and of its entry.
 //!
-//! Each partition goes to the nearest aligned start, before or after, where the others leave room. Their
-//! order is kept; if there is no room for all between two partitions that stay, one of them goes elsewhere.
-//! If there is no room on the grain of a new table, starts are on the boundaries that are more than advice. A
-//! partition gives up its unused tail only if nothing else makes room on the same grain.
+//! Each partition goes to the nearest aligned start that leaves room for the others, in their order; without room for
+//! all between two partitions that stay, one goes elsewhere. If the grain of a new table leaves no room, starts are
+//! on the boundaries that are more than advice. An unused tail is given up only if nothing else makes room on the
+//! same grain.
 //!
-//! Planning: `chosen` says what moves; `places` where to and in which order; `refer`, `boot` and `logical`
-//! what else changes; `room` finds a place for the journal; `stored` checks the whole;
-//! `unallocated` decides what is data. Carrying out: `carry`, with the media in `media`, the journal's
-//! payload in `payload`, recorded starts in `boot`, and torn sectors in `guard`. Unfinished moves: `find`;
-//! `checks` decides whether a journal may be followed.
+//! Planning: `chosen` says what moves; `places` where to and in which order; `refer`, `boot` and `logical` what else
+//! changes; `room` finds a place for the journal; `stored` checks the whole; `unallocated` decides what is data.
+//! Carrying out: `carry`, with `media`, the journal's `payload`, recorded starts in `boot`, and torn sectors in
+//! `guard`. Unfinished moves: `find`, and `checks`, which decides whether a journal may be followed.
 //!
 //! A plan cannot be changed:
 //!
@@ -73,7 +72,6 @@ pub use stored::Realign;
 use stored::Stored;
 use unallocated::Look;
 
-/// The largest physical sector that moves heed.
 const LARGEST_PHYSICAL: ByteCount = ByteCount::new(1 << 20);
 
 /// What to realign.
@@ -147,7 +145,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
     ));
     let second = attempt(&base, &fine);
     match (&first, &second) {
-        // What is only off the advised grain is fine as it is.
+        // A partition may be off the advised grain.
         (_, Err(RealignError::Nothing)) => first,
         // There are data in the way; contents need not be smaller.
         (Err(error), Err(_)) if error.is_given_up_by_wipe() => first,
@@ -198,7 +196,6 @@ fn attempt(
     Ok(realign)
 }
 
-/// The stack, as if its partitions held nothing but known contents.
 pub(crate) fn without_unclaimed(stack: &Stack) -> Stack {
     let mut stack = stack.clone();
     for partition in &mut stack.partitions {
@@ -215,7 +212,7 @@ fn physical(situation: &Situation<'_>) -> Result<Boundary, RealignError> {
     boundary.ok_or_else(|| RealignError::Invalid("no physical sector".to_owned()))
 }
 
-/// Returns a partition as one that moves; `None` if it is where it should be.
+/// `None` if the partition is where it should be.
 fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Chosen, Item)> {
     let at = span_of(&one.entry, ground.block)?;
     let grain = one.grain(ground.grain);
@@ -229,10 +226,8 @@ fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Ch
     Some((one, Item { number, at, need: need.min(at.len()), lead, grain }))
 }
 
-/// A partition that moves, and its new place.
 type Placed<'c> = (&'c Chosen, Item, Span);
 
-/// A search for places of the partitions that move.
 struct Search<'a> {
     base: &'a Base<'a>,
     ground: Ground,
@@ -240,7 +235,6 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// The bytes of the partitions that stay.
     fn fixed(&self) -> Vec<Span> {
         let entries = &self.base.table.partitions;
         let stays = |entry: &&Entry| !self.moving.iter().any(|(one, _)| one.entry.number == entry.number);
@@ -251,7 +245,7 @@ impl<'a> Search<'a> {
         kept.iter().filter_map(|entry| span_of(entry, self.ground.block)).collect()
     }
 
-    /// Returns the new places, in the order of the present ones.
+    /// In the order of the present places.
     fn places(&self, fixed: &[Span]) -> Result<Vec<Placed<'a>>, RealignError> {
         let mut fixed = fixed.to_vec();
         let mut places: Vec<Placed<'a>> = Vec::new();
@@ -276,14 +270,14 @@ impl<'a> Search<'a> {
         if self.records(&found).is_ok() { Ok(found) } else { with(false) }
     }
 
-    /// Places for the records of the logical partitions; `None` if none of them moves.
+    /// `None` if no logical partition moves.
     fn records(&self, places: &[Placed<'_>]) -> Result<Option<Records>, RealignError> {
         let places: Vec<(u32, Span)> = places.iter().map(|(_, item, to)| (item.number, *to)).collect();
         let chain = logical::Chain::of(&self.base.table.partitions, &places, self.ground);
         chain.map(|chain| chain.records()).transpose()
     }
 
-    /// The place of a partition whose start was requested. `places` are those found before, in `fixed`.
+    /// `places` are those found before, in `fixed`.
     fn requested(
         &self,
         item: Item,
@@ -314,7 +308,6 @@ impl<'a> Search<'a> {
         span.ok_or_else(|| refuse("it would end past 2^64 bytes".to_owned()))
     }
 
-    /// Why a partition cannot start at `start`: what ends or is there.
     fn obstacle_at(&self, item: Item, start: ByteOffset, places: &[Placed<'_>]) -> String {
         let Ground { free, block, .. } = self.ground;
         if start < free.start() {
@@ -323,7 +316,6 @@ impl<'a> Search<'a> {
         if start >= free.end() {
             return format!("the space for partitions ends at byte {}", free.end());
         }
-        // A logical partition has its record before it.
         let wanted = start.checked_back(item.lead).unwrap_or_default();
         let wanted = start.checked_add(block.bytes()).and_then(|end| Span::between(wanted, end));
         let is_there = |span: &Span| wanted.is_some_and(|wanted| wanted.overlaps(*span));
@@ -339,7 +331,6 @@ impl<'a> Search<'a> {
         format!("it would overlap partition {number}, from byte {} to byte {}", span.start(), span.end())
     }
 
-    /// Returns the error for partitions that have no room, with what would make some.
     fn crowded(&self, no_room: &places::NoRoom) -> RealignError {
         let (base, situation) = (self.base, self.base.situation);
         let (numbers, missing) = (no_room.numbers.clone(), no_room.missing);
@@ -369,7 +360,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the new place of a partition with the reasons for it.
 fn shifted((one, item, to): &Placed<'_>, ground: &Ground) -> Shifted {
     let (from, start, size) = (item.at.start(), to.start(), ground.grain.size());
     let reason = match (one.start, &one.anchor) {

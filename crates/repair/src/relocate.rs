@@ -6,11 +6,10 @@
 //! the identity of a disk are not known here: a journal is accepted on any disk of the size that it was made
 //! for. The caller must ensure that it is the disk of the job and that nothing else uses it.
 //!
-//! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a
-//! crash or an error, in one of four states, whose types say what can be done: [`Unfinished`] is resumed,
-//! [`Moved`] and [`Back`] are erased, and all but [`Back`] can be [rolled back](Recovered::rollback); that is
-//! all for [`Turned`]. With a [`Moved`] the caller writes a new partition table, and erases the journal after
-//! that.
+//! A [`Job`] is a list of moves that are possible. [`begin`] writes its journal; [`open`] finds it after a crash or
+//! an error, in one of four states, whose types say what can be done: [`Unfinished`] is resumed, [`Moved`] and
+//! [`Back`] are erased, and all but [`Back`] can be [rolled back](Recovered::rollback); that is all for [`Turned`].
+//! With a [`Moved`] the caller writes a new partition table, and erases the journal after that.
 //!
 //! ```
 //! # use std::ops::ControlFlow;
@@ -107,10 +106,9 @@
 //!
 //! # Holes
 //!
-//! Where `S(i)` is a hole ([`Disk::holes`]) and reads as zeros, `W(i)` becomes one, in whole physical
-//! sectors, by [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above. A window
-//! that is written again from the journal keeps the holes of its destination: an interruption costs the space
-//! of two windows at most.
+//! Where `S(i)` is a hole ([`Disk::holes`]) and reads as zeros, `W(i)` becomes one, in whole physical sectors, by
+//! [`Disk::punch`]. That is a write of the same zeros, and so changes nothing above. A window that is written again
+//! from the journal keeps the holes of its destination: an interruption costs the space of two windows at most.
 //!
 //! # What cannot be read
 //!

@@ -98,7 +98,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it asks for this partition to grow.
     pub(crate) fn grows(&self, number: u32) -> bool {
         self.grow.iter().any(|grow| grow.number == number)
     }
@@ -216,7 +215,6 @@ impl FromStr for Place {
     }
 }
 
-/// Parses a number of sectors, such as `2048s`.
 fn sectors(text: &str) -> Option<u64> {
     text.strip_suffix('s')?.parse().ok()
 }

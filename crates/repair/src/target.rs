@@ -1,9 +1,8 @@
 //! Disks that can be written.
 //!
-//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked.
-//! No other process uses it, as far as locks, the kernel and /proc show. Other crates only read it. A
-//! [`Target::simulated`] has only the stages of [`apply`](crate::apply): fingerprint, backup, order, reading
-//! back.
+//! Invariants: a [`Target`] is a raw image or a whole disk that this crate has examined, opened and locked. No other
+//! process uses it, as far as locks, the kernel and /proc show. Other crates only read it. [`Target::simulated`] only
+//! goes through the stages of [`apply`](crate::apply): fingerprint, backup, order, reading back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -80,13 +79,11 @@ pub fn serial_of(target: &straddle_device::Target) -> Option<String> {
     name_of_disk(&directory_of(target.kernel_name.as_deref()?))
 }
 
-/// The directory in sysfs of a disk with this name.
 pub(crate) fn directory_of(kernel_name: &str) -> Directory {
     Directory::new(Path::new("/sys/block").join(kernel_name.replace('/', "!")))
 }
 
-/// How disks are opened: without waiting, and for exclusive use if `is_claimed`, which the kernel refuses
-/// while the disk or one of its partitions is mounted or held.
+/// With `is_claimed` the kernel refuses while the disk or one of its partitions is mounted or held.
 pub(crate) fn open_flags(is_claimed: bool) -> i32 {
     let claim = if is_claimed { OFlags::EXCL } else { OFlags::empty() };
     (OFlags::NONBLOCK | OFlags::NOCTTY | claim).bits().cast_signed()
@@ -133,13 +130,11 @@ enum Held<'d> {
     Simulated(&'d mut dyn Simulated),
 }
 
-/// A raw image or a block device, locked.
 struct Claimed {
     file: File,
     path: PathBuf,
     len: ByteCount,
     is_device: bool,
-    /// The lock, held as long as the disk is open.
     _claim: Claim,
 }
 
@@ -187,7 +182,6 @@ impl<'d> Target<'d> {
         &self.identity
     }
 
-    /// The open file.
     pub(crate) fn file(&self) -> Option<&File> {
         match &self.held {
             Held::File(file) => Some(&file.file),
@@ -210,7 +204,6 @@ impl<'d> Target<'d> {
 }
 
 impl Claimed {
-    /// Refuses a file other than `seen`, which was examined before.
     fn open(path: &Path, len: ByteCount, seen: Option<FileId>) -> Result<Self, TargetError> {
         let metadata = std::fs::metadata(path).map_err(TargetError::Io)?;
         let is_device = metadata.file_type().is_block_device();
@@ -263,15 +256,11 @@ impl Medium for Target<'_> {
 pub(crate) trait Disk: Medium {
     fn write_at(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()>;
     fn flush(&mut self) -> io::Result<()>;
-    /// Has the kernel reread the partition table; `None` if no kernel reads it.
     fn reread_table(&self) -> Option<Result<(), IoctlError>>;
     fn identity(&self) -> &Identity;
-    /// Drops `span` from the cache, so that it is read from the medium next.
     fn drop_cache(&self, span: Span);
     fn prefetch(&self, span: Span);
-    /// The holes of an image in `span`.
     fn holes(&self, span: Span) -> Vec<Span>;
-    /// Makes `span` a hole of an image.
     fn punch(&mut self, span: Span) -> io::Result<()>;
 }
 

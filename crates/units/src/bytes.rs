@@ -210,8 +210,7 @@ impl Span {
         ByteOffset(self.start.0 + self.len.0)
     }
 
-    /// The parts of this span that no span of `taken` covers, in order. The spans of `taken` may come in any
-    /// order, overlap, and reach beyond this span.
+    /// The parts of this span that `taken`, in any order, does not cover. It may overlap and reach beyond.
     pub fn gaps(self, taken: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut taken: Vec<Self> = taken.into_iter().collect();
         taken.sort_by_key(|span| span.start);

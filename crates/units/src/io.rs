@@ -1,7 +1,6 @@
 //! The vocabulary for modelled and real drives: requests, their completions, and counters.
 //!
-//! Invariants: no I/O, and no clock is read: a [`Time`] is on whatever clock its owner uses. [`SplitMix64`]
-//! is the one generator of workloads, models and tests.
+//! Invariants: no I/O; a [`Time`] is on its owner's clock; [`SplitMix64`] makes all workloads, models and tests.
 
 mod counters;
 mod latency;

@@ -51,8 +51,7 @@ pub fn parse_size(text: &str) -> Result<ByteCount, ParseSizeError> {
 }
 
 impl fmt::Display for ByteCount {
-    /// Prints the largest binary unit in which the count is at least 1: exact (`4 KiB`, `1 MiB`, `512 B`) if
-    /// whole, otherwise rounded to one decimal (`465.8 GiB`). Use [`ByteCount::get`] where every byte counts.
+    /// In the largest binary unit of which there is one: exact if whole (`4 KiB`), else to one decimal (`465.8 GiB`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.get();
         let Some(index) = UNITS.iter().position(|(_, scale)| bytes >= *scale) else {

@@ -1,7 +1,7 @@
 //! Better sectors that the drive itself offers.
 //!
-//! Invariants: no finding has a command. What changes a drive's sectors destroys everything on it,
-//! so the command is named in the advice, with its danger, and never among commands to paste.
+//! Invariant: no finding has a command. Changing a drive's sectors destroys everything: the advice names command and
+//! danger.
 
 use straddle_device::identify::{FormatNvm, LbaFormat};
 use straddle_device::topology::{Formats, LbaFormats};
@@ -60,7 +60,7 @@ fn size(format: LbaFormat) -> u64 {
     format.logical.map_or(0, BlockSize::get)
 }
 
-/// The formats by number, such as `0: 512 bytes, good, in force; 1: 4096 bytes, best`.
+/// Such as `0: 512 bytes, good, in force; 1: 4096 bytes, best`.
 fn listed(formats: &LbaFormats) -> String {
     let available = formats.list.iter().enumerate().filter(|(_, format)| format.logical.is_some());
     let mut shown: Vec<String> = available

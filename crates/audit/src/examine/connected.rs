@@ -6,12 +6,10 @@ use crate::{Finding, Findings, Fix};
 use straddle_device::Target;
 use straddle_device::shown::{is_hidden, quote_path};
 
-/// The device node that printed commands name for such an image.
 pub(crate) const NODE: &str = "/dev/nbd0";
 
-/// Has the commands that name [`NODE`] connect the image there first, and disconnect it in any case: they must not
-/// reach what another program has connected. If the image cannot be written through the node, removes these commands
-/// and returns the one that converts the image instead. `local` is the image's path.
+/// Has the commands that name [`NODE`] connect the image at `local` there first, and disconnect it in any case. If it
+/// cannot be written through the node, removes them and returns the command that converts it instead.
 pub(crate) fn prepare(target: &mut Target, local: &str, findings: &mut Findings) -> Option<String> {
     let container = target.container.as_ref()?;
     let name = target.through.as_ref().map_or(local, |through| &through.unpacked);

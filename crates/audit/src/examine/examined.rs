@@ -160,7 +160,7 @@ impl Examined {
         self.unseen.is_none() && self.not_judged().is_none()
     }
 
-    /// Judges it as a whole, because the target `other` shows what it does not show itself.
+    /// `other` shows what this one does not show itself.
     pub(crate) fn judge_with(&mut self, other: &str) {
         let Some(unseen) = self.unseen.take() else { return };
         let remarks = &mut self.target.remarks;
@@ -169,7 +169,6 @@ impl Examined {
         self.judgement = Judgement::of(&self.findings, Recognised::Known);
     }
 
-    /// Judges it again with what other targets show of the sectors below its contents.
     pub(crate) fn fit_again(&mut self, options: &Options) {
         let (target, stack) = (&self.target, &self.stack);
         let context = Context::of(&self.name, target.kind, target.size, &target.topology, stack);

@@ -1,6 +1,5 @@
-//! Findings that do not count, and why: what a list of exceptions means for a target.
-//!
-//! Invariants: an exception has a reason, and never hides an unfinished move or unreadable data.
+//! Findings that do not count. Invariants: an exception has a reason, and never hides an unfinished move or
+//! unreadable data.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +79,6 @@ impl TargetException {
     }
 }
 
-/// A name without the `./` in front that does not change it.
 fn plain(name: &str) -> &str {
     name.trim_start_matches("./")
 }
@@ -89,7 +87,6 @@ pub(crate) fn on(exceptions: &[TargetException], target: &str) -> Vec<Exception>
     exceptions.iter().filter(|one| one.is_for(target)).map(|one| one.exception.clone()).collect()
 }
 
-/// Returns the indices of the exceptions that are about one of these findings.
 pub(crate) fn met(exceptions: &[TargetException], target: &str, findings: &[Finding]) -> BTreeSet<usize> {
     let is_met = |one: &TargetException| {
         one.is_for(target) && findings.iter().any(|finding| one.exception.covers(finding))

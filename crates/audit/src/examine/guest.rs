@@ -1,7 +1,7 @@
 //! The disks of virtual machines as targets.
 //!
-//! Invariants: a disk is read in the format that its description states, and as its guest is shown
-//! it. No command that writes to the disk of a running guest is printed.
+//! Invariants: a disk is read as described and as its guest is shown it; no command writes to the disk of a running
+//! guest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Examiner {
     pub fn examine_guest_disk(&self, disk: &GuestDisk) -> Result<Examined, ExamineError> {
         let mut open = self.options().open.clone();
         open.format = Some(disk.format);
-        // Where contents of a file that is gone are needed, reading them returns the error.
+        // What needs a missing file fails when it is read.
         open.allow_backing.extend(disk.backing.iter().filter(|path| path.is_file()).cloned());
         let undeclared =
             straddle_device::Options { assume: Assume::default(), logical: None, ..open.clone() };
@@ -115,7 +115,6 @@ impl Examiner {
         if let Some(logical) = open.logical {
             topology.logical.overrule(logical, Source::Declared, "the declared value is used");
         }
-        // Commands are given the image, not the domain.
         if target.kind == DeviceKind::Image {
             open.assume = open.assume.with_sectors_of(topology);
         }
@@ -125,7 +124,6 @@ impl Examiner {
         examiner.examine_target(disk.path.display().to_string(), target)
     }
 
-    /// Takes the sectors of the device that holds the image at `path`, and returns their sizes.
     fn adopt_holder(&self, path: &Path, topology: &mut Topology) -> Option<Sectors> {
         const HOLDER: Source = Source::Derived("the device that the image's file system is on");
         const LARGER: &str = "the larger value is used, because a start aligned to it is aligned to both";
@@ -140,7 +138,6 @@ impl Examiner {
     }
 }
 
-/// Returns a device as the guest is given it: a partition as a disk, and the disk in an image.
 fn as_given(
     target: Target,
     disk: &GuestDisk,
@@ -170,7 +167,6 @@ fn as_given(
     })
 }
 
-/// Returns the partition that was named as a disk of its own. Other targets are returned as they are.
 fn partition_as_disk(mut target: Target) -> Target {
     let listed = target.kernel_partitions.as_deref().unwrap_or_default();
     let named = listed.iter().find(|partition| Some(partition.number) == target.partition);

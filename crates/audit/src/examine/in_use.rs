@@ -6,7 +6,7 @@ use straddle_layout::{Beside, Content, Stack, TableKind, VolumeKind};
 
 use crate::examine::Examiner;
 
-/// Reads a disk again if it or its partitions are in use contrary to the first reading; `None` if not.
+/// `None` if the first reading agrees with how the disk is used.
 pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Result<Option<Stack>, ReadError> {
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
     let (block, forced) = (Some(target.topology.logical.value()), examiner.options().open.logical);
@@ -26,7 +26,6 @@ pub(crate) fn stack(target: &Target, examiner: &Examiner, stack: &Stack) -> Resu
     }
 }
 
-/// Whether the device is in use as the content that fills it, rather than through a partition.
 pub(crate) fn is_content(target: &Target, examiner: &Examiner) -> bool {
     let reads_content = |holder: &LiveDevice| match &holder.kind {
         LiveKind::Dm(mapping) => {
@@ -59,7 +58,7 @@ pub fn is_in_partitions(target: &Target, examiner: &Examiner) -> bool {
     shown.iter().flat_map(|device| &device.holders).any(|holder| is_partition(holder) && is_used(holder))
 }
 
-/// The names of the devices above the target that can be the array of which `content` marks it as a member.
+/// Those of the devices above that can be the array of which `content` marks the target as a member.
 pub(crate) fn arrays(target: &Target, examiner: &Examiner, content: Content) -> Vec<String> {
     let [md, drbd] = [VolumeKind::Md, VolumeKind::Drbd].map(|kind| content == Content::Volume(kind));
     let is_array = |holder: &&LiveDevice| match &holder.kind {
@@ -75,7 +74,7 @@ pub(crate) fn arrays(target: &Target, examiner: &Examiner, content: Content) -> 
 }
 
 fn device(target: &Target, examiner: &Examiner) -> Option<LiveDevice> {
-    // Named first: an image has no name, and reading the kernel's devices for it takes as long as judging it.
+    // Reading the kernel's devices for an image, which has no name, takes as long as judging it.
     let name = target.kernel_name.as_deref()?;
     examiner.machine().layers(name).0
 }
@@ -84,7 +83,7 @@ fn is_used(device: &LiveDevice) -> bool {
     device.used_by.is_used() || !device.holders.is_empty()
 }
 
-/// The device itself, and the multipath devices above it: they show all of it unchanged, with its table.
+/// Multipath devices show all of the device unchanged, with its table.
 fn shown(device: &LiveDevice) -> Vec<&LiveDevice> {
     let mut shown = vec![device];
     let mut next = 0;

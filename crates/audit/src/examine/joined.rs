@@ -1,5 +1,4 @@
-//! What stands on several targets of a run: one disk does not show the sectors of the others, and what is found on
-//! several is reported once.
+//! What stands on several targets of a run is judged with the sectors of all of them, and reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +15,13 @@ const BCACHE: Content = Content::Volume(VolumeKind::Bcache);
 
 #[derive(Default)]
 struct Joined {
-    /// The largest sectors below each array and each logical volume, by its UUID.
+    /// The largest below each array and each logical volume, by UUID.
     sectors: BTreeMap<String, BlockSize>,
-    /// The blocks of each cache, with the UUID of its set.
+    /// By the UUID of the set.
     caches: Vec<(String, ByteCount)>,
 }
 
-/// Adds the findings on contents that do not fit the sectors of another target which they are on as well.
+/// Adds findings on contents that do not fit the sectors of another target that they are on as well.
 pub(crate) fn settle(examined: &mut [&mut Examined], options: &Options) {
     if examined.len() < 2 {
         return;
@@ -55,7 +54,6 @@ impl Joined {
         }
     }
 
-    /// Records in a layer what other targets show; returns whether that is more than it shows itself.
     fn adopt(&self, layer: &mut Layer, sectors: BlockSize) -> bool {
         let above = fit::sectors_above(layer, sectors);
         if let Some(largest) = self.sectors.get(&layer.uuid).filter(|size| is_joined(layer) && **size > above)
@@ -75,12 +73,11 @@ impl Joined {
     }
 }
 
-/// Whether other targets may hold a part of it.
 fn is_joined(layer: &Layer) -> bool {
     matches!(layer.kind, Content::LogicalVolume | Content::Volume(VolumeKind::Md)) && !layer.uuid.is_empty()
 }
 
-/// Visits every layer of a target with the size of the sectors that it is on; returns whether `visit` did for any.
+/// Returns whether `visit` did for any layer. It gets the size of the sectors that the layer is on.
 fn each(one: &mut Examined, visit: &mut dyn FnMut(&mut Layer, BlockSize) -> bool) -> bool {
     let sectors = one.target.topology.logical.value();
     let Stack { layer, partitions, .. } = &mut one.stack;
@@ -104,7 +101,6 @@ fn below(
     is_met
 }
 
-/// Reports findings that several targets share at one of them only.
 pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     let mut seen: Vec<Seen<'_>> = Vec::new();
     for one in examined {
@@ -117,7 +113,6 @@ pub(crate) fn merge(examined: &mut [&mut Examined], machine: &Machine) {
     crate::repeated::merge_targets(&mut seen);
 }
 
-/// The names of the devices above a target or one of its partitions, and those above each partition by number.
 fn all_above(machine: &Machine, examined: &Examined) -> (BTreeSet<String>, BTreeMap<u32, BTreeSet<String>>) {
     let target = &examined.target;
     let above = |name: &str| {
@@ -134,14 +129,13 @@ fn all_above(machine: &Machine, examined: &Examined) -> (BTreeSet<String>, BTree
 }
 
 fn add_holders(device: &LiveDevice, names: &mut BTreeSet<String>) {
-    // A device that is reached by two ways may be expanded on one of them only.
+    // A device may be expanded on one of two ways only.
     for holder in &device.holders {
         names.insert(holder.name.clone());
         add_holders(holder, names);
     }
 }
 
-/// The names of the disks beneath the device `name`: those that have no device below themselves.
 fn disks_below(machine: &Machine, name: &str) -> BTreeSet<String> {
     let mut disks = BTreeSet::new();
     let mut passed = BTreeSet::from([name.to_owned()]);

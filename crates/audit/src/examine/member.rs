@@ -10,7 +10,7 @@ use crate::examine::{Alongside, Examined};
 use crate::way::level_name;
 use crate::{Findings, Fix, Recognised};
 
-/// What there is to judge on `target`, which `content` marks as a member of an array that is not running.
+/// `content` marks `target` as a member of an array that is not running.
 pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Recognised {
     if let Some(why) = rival(target, stack, content) {
         return Recognised::Nothing(why);
@@ -19,7 +19,7 @@ pub(crate) fn recognised(target: &Target, stack: &Stack, content: Content) -> Re
     unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// As [`recognised`], where the array runs as `arrays`: one of these shows the rest, if examined too.
+/// As [`recognised`], where the array runs as `arrays`, one of which shows the rest if examined too.
 pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside) -> Recognised {
     let is_examined = match alongside {
         Alongside::Everything => true,
@@ -35,7 +35,7 @@ pub(crate) fn of_running(stack: &Stack, arrays: &[String], alongside: &Alongside
     unseen(stack).map_or(Recognised::Known, part)
 }
 
-/// Judges the members of arrays that do not show what the array holds with one that does.
+/// Judges members that do not show the array's contents with one that does.
 pub(crate) fn settle(examined: &mut [&mut Examined]) {
     let shown =
         |one: &&mut Examined| Some((array_of(one.stack())?, one.name.clone())).filter(|_| one.is_seen());
@@ -48,14 +48,12 @@ pub(crate) fn settle(examined: &mut [&mut Examined]) {
     }
 }
 
-/// The array of which a whole disk is a member, by its UUID.
 fn array_of(stack: &Stack) -> Option<(Content, String)> {
     let TableKind::Content(content) = stack.kind else { return None };
     let layer = stack.layer.as_ref().filter(|layer| content.is_array_member() && !layer.uuid.is_empty())?;
     Some((content, layer.uuid.clone()))
 }
 
-/// How to assemble the array of which `content` marks a disk as a member.
 fn assemble(content: Content, kind: DeviceKind) -> String {
     let disks = match kind {
         DeviceKind::Image => "Attach the images of all members (losetup), assemble",
@@ -64,13 +62,12 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
     let how = match content {
         Content::Volume(VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf) => "mdadm --assemble --scan",
         Content::Volume(VolumeKind::Drbd) => "drbdadm up all",
-        // Firmware RAID that is recognised by name only.
         _ => "dmraid -ay",
     };
     format!("{disks} the array ({how}), and check that")
 }
 
-/// Why a target taken for `content` as a whole is not judged: its table, which may be valid, contradicts.
+/// The target's table, which may be valid, contradicts `content`.
 pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<String> {
     let table = straddle_layout::rival_table(target.medium.as_deref()?, stack).ok()??;
     let lists = match table.partition {
@@ -90,7 +87,7 @@ pub(crate) fn rival(target: &Target, stack: &Stack, content: Content) -> Option<
     ))
 }
 
-/// Why a target is not judged whose table shows nothing, and leaves known content of the whole untouched.
+/// The table shows nothing, and leaves known content of the whole untouched.
 pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     let rival = straddle_layout::rival_content(stack, beside).filter(|rival| !rival.shows_partition)?;
     let (content, table) = (rival.content, rival.table);
@@ -104,8 +101,7 @@ pub(crate) fn beside_table(stack: &Stack, beside: &[Beside]) -> Option<String> {
     ))
 }
 
-/// Removes the commands that write a table or move data if other content on the disk is outside every
-/// partition: they would overwrite it. `plan` refuses such disks too.
+/// Removes the commands that would overwrite other content outside of every partition. `plan` refuses such disks too.
 pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
     let is_harmed = |found: &Beside| !found.is_table() && !found.is_covered && !found.is_optical();
     if matches!(stack.kind, TableKind::Content(_)) || !beside.iter().any(is_harmed) {
@@ -114,8 +110,7 @@ pub(crate) fn spare(stack: &Stack, beside: &[Beside], findings: &mut Findings) {
     findings.withhold_commands(Fix::writes_table);
 }
 
-/// Why the array's contents cannot be judged from the whole disk `stack`, one of its members: they start on
-/// another disk, or their place is unknown. `None` if they can be seen, and for a disk that is not a member.
+/// Its contents start on another disk, or their place is unknown. `None` if they are seen, or it is not a member.
 fn unseen(stack: &Stack) -> Option<String> {
     let TableKind::Content(content) = stack.kind else { return None };
     let layer = stack.layer.as_ref().filter(|_| content.is_array_member())?;
@@ -148,7 +143,7 @@ fn unseen_of_md(layer: &Layer, md: &Md) -> Option<String> {
     Some(format!("its array ({level}) has a partition table of type {kind}, which straddle cannot read"))
 }
 
-/// Whether the layer is known to contain anything. A nested array is how it is built, not what it contains.
+/// A nested array is how a layer is built, not what it contains.
 fn shows_content(layer: &Layer) -> bool {
     layer
         .children

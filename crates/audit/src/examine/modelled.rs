@@ -35,7 +35,6 @@ pub fn blank_drive(
     })
 }
 
-/// Returns the drive's true topology, with its claims beside it.
 fn topology(profile: &Profile) -> Result<Topology, BlockSizeError> {
     const WHY: &str = "the drive's actual value is used, not the reported one";
     let (claims, sectors) = (&profile.claims, &profile.sectors);

@@ -1,6 +1,4 @@
-//! What the name of a target means, to every program that takes one.
-//!
-//! Invariants: a name means the same to all of them. Nothing but the file of a profile is opened.
+//! What the name of a target means, to every program that takes one. Nothing but the file of a profile is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

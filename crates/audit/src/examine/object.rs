@@ -16,7 +16,7 @@ impl Examiner {
             target.remarks.extend(object.remarks().iter().map(|&remark| remark.to_owned()));
             self.examine_target(address.to_string(), target)
         });
-        // What was not fetched is not absent: no verdict can follow from it.
+        // What was not fetched is not absent: no verdict follows.
         if let Some(failure) = object.failure() {
             return Err(ExamineError::Remote(failure));
         }
@@ -33,12 +33,11 @@ impl Examiner {
     }
 }
 
-/// Returns the name of the image that commands work on: the one given, or that of a copy.
 pub(crate) fn local_name(target: &Target, name: &str) -> String {
     target.address.as_ref().map_or_else(|| name.to_owned(), Address::copy_name)
 }
 
-/// Remarks which copy the commands are for, if any. Returns the command that makes it, which ends the remark.
+/// Returns the command that makes the copy, which ends the remark.
 pub(crate) fn remark_copy(target: &mut Target, findings: &Findings) -> Option<String> {
     let address = target.address.as_ref()?;
     if !findings.has_commands() {

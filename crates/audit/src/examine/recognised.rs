@@ -9,10 +9,8 @@ use straddle_units::{ByteOffset, KERNEL_SECTOR};
 
 use crate::examine::{Examiner, in_use, member};
 
-/// How many contents a remark names.
 const NAMED: usize = 8;
 
-/// Counts what is more than a remark names.
 fn first_of(named: &mut Vec<String>) {
     if named.len() > NAMED {
         let more = named.split_off(NAMED).len();
@@ -20,7 +18,6 @@ fn first_of(named: &mut Vec<String>) {
     }
 }
 
-/// What the target holds besides what `stack` describes.
 pub(crate) fn beside(target: &Target, stack: &Stack) -> Vec<Beside> {
     if matches!(stack.kind, TableKind::Kernel | TableKind::None) {
         return Vec::new();
@@ -44,7 +41,6 @@ pub(crate) fn remarks_beside(target: &Target, stack: &Stack, found: &[Beside]) -
     found.iter().map(remark).collect()
 }
 
-/// Names the contents that are recognised by their signature only, of which nothing inside is judged.
 pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
     let whole = match stack.kind {
         TableKind::Content(content) => Some(content),
@@ -67,7 +63,6 @@ pub(crate) fn remark_by_name(target: &Target, stack: &Stack) -> Option<String> {
     Some(format!("{} {verb} recognised only by name: {checked}", named.join(", ")))
 }
 
-/// Adds the name and place of such a content, and of those on its layers.
 fn by_name(
     content: Option<Content>,
     layer: Option<&Layer>,
@@ -89,7 +84,7 @@ fn by_name(
     named.extend(kinds.iter().filter(|kind| is_by_name(kind)).map(|kind| format!("{kind}{}", place())));
 }
 
-/// Names what lists data on the target and is not read, so that these data are not judged.
+/// What lists data on the target and is not read: these data are not judged.
 fn not_read(target: &Target, stack: &Stack) -> Option<String> {
     let is_asked = |p: &&Partition| target.partition.is_none_or(|asked| asked == p.number);
     let mut dynamic = Vec::new();
@@ -120,8 +115,7 @@ fn in_layer(layer: &Layer) -> Option<&'static str> {
     }
 }
 
-/// What there is to judge on the target; `beside` is what it holds besides, and `unsure` why its sectors are
-/// in doubt.
+/// `beside` is what the target holds besides, and `unsure` why its sectors are in doubt.
 pub(crate) fn all(
     target: &Target,
     stack: &Stack,
@@ -142,7 +136,7 @@ pub(crate) fn all(
 fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Examiner) -> Recognised {
     match (target.kind, &stack.kind) {
         (DeviceKind::Modelled, _) => Recognised::Blank,
-        // The kernel lists those of a loop device only if that was asked for.
+        // The kernel lists a loop device's partitions only if asked.
         (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
             let why = "it cannot be read, and the kernel lists no partitions of this loop device";
             Recognised::Nothing(why.to_owned())
@@ -191,7 +185,6 @@ fn unrecognised(target: &Target) -> &'static str {
 
 const OF_STRADDLE: &[u8] = b"\"straddle\": \"";
 
-/// Whether a target on which nothing is recognised is blank; an error says why that is unknown.
 fn is_blank(target: &Target) -> Result<bool, String> {
     let Some(medium) = &target.medium else {
         return Err("it cannot be read".to_owned());

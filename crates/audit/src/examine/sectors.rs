@@ -5,7 +5,6 @@ use straddle_device::{DeviceKind, Medium, Options, ReadError, Target};
 use straddle_layout::{Evidence, OtherSectors, Stack, TableKind, read_all, read_stack};
 use straddle_units::BlockSize;
 
-/// Returns the sector size if known before the table is read: the kernel's, the container's, or the user's.
 pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     let logical = &target.topology.logical;
     let declared = options.logical.or(options.assume.logical());
@@ -18,7 +17,6 @@ pub(crate) fn known(target: &Target, options: &Options) -> Option<BlockSize> {
     }
 }
 
-/// Adopts the sector size in which the table was found to count, where nothing else states one.
 pub(crate) fn adopt(target: &mut Target, stack: &Stack) {
     if matches!(stack.kind, TableKind::Gpt | TableKind::HybridMbr | TableKind::Mbr) {
         target.topology.adopt_table_block(stack.block);
@@ -35,8 +33,7 @@ pub fn adopt_tables(target: &mut Target, options: &Options) -> Result<(), ReadEr
     Ok(())
 }
 
-/// Reads the table that is to be changed, adopts its sector size, and reads what is in its partitions. `None`
-/// if the target's bytes cannot be read.
+/// Reads the table that is to be changed, adopts its sector size, and reads its partitions; `None` without bytes.
 pub fn read_present(target: &mut Target, options: &Options) -> Result<Option<Stack>, ReadError> {
     adopt_tables(target, options)?;
     let Some(medium) = target.medium.as_deref() else { return Ok(None) };
@@ -68,15 +65,12 @@ pub fn are_assumed(target: &Target) -> bool {
     target.kind == DeviceKind::Image && *target.topology.logical.source() == Source::Assumed
 }
 
-/// Why the size of an image's sectors is in doubt.
 pub(crate) struct Doubt {
-    /// The reason, with what to do.
     pub(crate) why: String,
-    /// Whether the other size explains the table better than the one that is assumed.
     pub(crate) is_likelier: bool,
 }
 
-/// Why a table might count in other sectors than assumed, if the evidence is too little to conclude that.
+/// `None` unless another size is possible on too little evidence.
 pub(crate) fn in_question(target: &Target, stack: &Stack) -> Option<Doubt> {
     let medium = target.medium.as_deref().filter(|_| are_assumed(target))?;
     let OtherSectors { size, evidence } = straddle_layout::other_sectors(medium, stack).ok()??;

@@ -6,13 +6,11 @@ use super::{How, Place, explicit_sector_size, is_known, swap};
 use crate::Context;
 use crate::finding::Command;
 
-/// The caution for every command that changes a table and leaves the data where it is.
 const TABLE_ONLY: &str = "this changes only the table: use it only if the partition is empty, or restore the \
                           data from a backup afterwards";
 
 const TABLE_FIRST: &str = "fix the partition table first, and check again";
 
-/// What to do with a partition in which nothing is recognised, and for which there is no command.
 fn without_command(partition: &Partition) -> &'static str {
     if partition.unclaimed == Unclaimed::All {
         "the partition holds unknown data, which changing only the table would lose; back up the data, \

@@ -1,8 +1,8 @@
 //! Where sfdisk can put a partition.
 //!
-//! libfdisk moves an entry within its own blocks and into the gaps beside it, but it does not see all gaps
-//! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). A command that
-//! it refuses is not a fix. Invariants: in doubt it says no.
+//! libfdisk moves an entry within its own blocks and into the gaps beside it, but does not see all gaps
+//! (`fdisk_get_freespaces`, libfdisk/src/table.c; `recount_resize`, libfdisk/src/partition.c). Invariant: in doubt it
+//! says no, as a command that libfdisk refuses is not a fix.
 
 use straddle_layout::{Partition, Role};
 use straddle_units::{ByteCount, ByteOffset, Span};
@@ -11,10 +11,9 @@ use super::Place;
 use crate::Context;
 use crate::boundaries::GRAIN;
 
-/// libfdisk ignores a gap of up to this many blocks at the end of the disk, and elsewhere a gap of one block.
+/// libfdisk ignores gaps of up to this many blocks at the end of the disk, elsewhere of one block.
 const SMALL_GAP: u64 = 3;
 
-/// Whether sfdisk can put `partition` at `place`, where `free` is its own space and the free space around it.
 pub(super) fn sfdisk_finds_it(
     context: &Context<'_>,
     partition: &Partition,
@@ -24,7 +23,6 @@ pub(super) fn sfdisk_finds_it(
     let old = partition.span;
     let goes_down = place.start < old.start();
     let goes_up = place.start.checked_add(place.len).is_none_or(|end| end > old.end());
-    // Every partition may shrink within its own blocks.
     if !goes_down && !goes_up {
         return true;
     }
@@ -40,7 +38,7 @@ pub(super) fn sfdisk_finds_it(
     }
 }
 
-/// Whether libfdisk meets partitions and gaps in disk order: it examines them by number, logical ones last.
+/// libfdisk examines partitions and gaps by number, logical ones last.
 fn is_in_order(context: &Context<'_>) -> bool {
     let of = |logical: bool| {
         context.stack.partitions.iter().filter(move |p| matches!(p.role, Role::Logical { .. }) == logical)
@@ -62,7 +60,7 @@ impl Room<'_> {
         self.context.stack.block.bytes()
     }
 
-    /// The first byte that sfdisk uses by default: a GPT's first usable byte, else 1 MiB or a larger optimal I/O size.
+    /// sfdisk's default: a GPT's first usable byte, else 1 MiB or a larger optimal I/O size.
     fn first(&self) -> ByteOffset {
         let io_opt = self.context.topology.io_opt.as_ref().map_or(ByteCount::ZERO, |figure| figure.value());
         self.context.stack.usable.map_or(ByteOffset::new(GRAIN.max(io_opt).get()), Span::start)
@@ -72,7 +70,6 @@ impl Room<'_> {
         to.checked_since(from).is_some_and(|gap| gap.get() > blocks * self.block().get())
     }
 
-    /// Whether libfdisk sees the gap before the partition, from the start of `place` on.
     fn before(&self, place: Place) -> bool {
         let is_first = !self.context.stack.partitions.iter().any(|p| p.span.start() < self.old.start());
         // After another partition a gap begins one block later.
@@ -82,10 +79,9 @@ impl Room<'_> {
         place.start >= begins && self.is_gap(begins, self.old.start(), 1)
     }
 
-    /// Whether libfdisk sees the gap behind the partition.
     fn behind(&self, partition: &Partition) -> bool {
         let all = &self.context.stack.partitions;
-        // The gap at the disk's end is examined only for the partition that is listed last.
+        // The gap at the disk's end is examined only for the last partition.
         let is_tail = !all.iter().any(|p| p.span.start() > self.old.start());
         let is_last = all.iter().all(|p| p.number <= partition.number);
         // A gap that begins before the first usable block does not adjoin the partition.
@@ -93,7 +89,7 @@ impl Room<'_> {
         is_seen && (is_last || !is_tail) && self.is_gap(self.old.end(), self.free.end(), SMALL_GAP)
     }
 
-    /// Where a gap between logical partitions begins for libfdisk; `from` is the end of the previous partition.
+    /// For libfdisk; `from` is the end of the previous partition.
     fn logical_lead(&self, from: ByteOffset) -> Option<ByteOffset> {
         from.checked_add(ByteCount::new(self.first().get()))
     }

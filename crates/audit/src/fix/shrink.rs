@@ -10,11 +10,9 @@ use straddle_units::{ByteCount, KIB, MIB};
 use super::{Entry, swap};
 use crate::finding::Command;
 
-/// The caution if the contents are shrunk first.
 const ORDER: &str = "the contents are shrunk first, then the partition (replace DEVICE with the unmounted \
                      partition); if one step fails, the remaining steps are not run";
 
-/// The caution if the contents are shrunk while they are mounted.
 const ORDER_MOUNTED: &str = "the contents are shrunk first, then the partition (replace DEVICE with the \
                              partition, and DIR with an empty directory to mount it on); if one step fails, \
                              the remaining steps are not run";
@@ -24,10 +22,10 @@ const UNUSED: &str = "the contents do not use the bytes that are cut off; unmoun
 /// The smallest size to which a Btrfs device can be shrunk (`btrfs_ioctl_resize`, fs/btrfs/ioctl.c).
 const BTRFS_LEAST: ByteCount = ByteCount::new(256 * MIB);
 
-/// The size of a PV is a multiple of this, whatever its disk's sectors are.
+/// Whatever the disk's sectors are.
 const PV_GRAIN: ByteCount = ByteCount::new(4096);
 
-/// The line that shrinks the content, and then the partition to `entry`, with its caution, if a tool can.
+/// `None` without a tool.
 pub(super) fn steps(entry: &Entry<'_>) -> Option<(&'static str, Command)> {
     let layer = entry.partition.layer.as_ref()?;
     let len = entry.count.to_bytes(entry.context.stack.block)?;
@@ -43,7 +41,6 @@ pub(super) fn steps(entry: &Entry<'_>) -> Option<(&'static str, Command)> {
     Some((caution, Command::of_table("sfdisk", content + &entry.sfdisk_size())))
 }
 
-/// How contents are made smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Resize2fs,
@@ -112,7 +109,7 @@ pub fn shrinking(layer: &Layer, to: ByteCount) -> Option<Command> {
         }
         Way::Fatresize => ("fatresize", format!("fatresize --size {bytes} DEVICE")),
         Way::Mkswap => ("mkswap", format!("mkswap {}DEVICE {}", swap::kept(layer)?, bytes / KIB)),
-        // Of a PV in a volume group, pvresize leaves the size in the label as it is (LVM 2.03.16), by which it is judged.
+        // pvresize leaves the judged size in the label as it is, in a volume group (LVM 2.03.16).
         Way::Pvresize if !layer.name.is_empty() => return None,
         Way::Pvresize => {
             let bytes = to.floor_to(PV_GRAIN).get();

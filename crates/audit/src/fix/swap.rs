@@ -1,7 +1,7 @@
 //! Moving a swap partition: unused swap has no contents, so it is recreated at the new place.
 //!
-//! Invariants: the line begins with a command that fails unless DEVICE is swap space, and sfdisk
-//! refuses a disk with a partition in use. The UUID and the label, by which the swap is found, are preserved.
+//! Invariants: the line begins with a command that fails unless DEVICE is swap space, and sfdisk refuses a disk with
+//! a partition in use. The UUID and the label, by which the swap is found, are preserved.
 
 use straddle_layout::Partition;
 use straddle_layout::layer::{Facts, Layer};
@@ -10,7 +10,7 @@ use super::Entry;
 use crate::finding::{Command, Effect};
 use crate::shell::{operand, quote};
 
-/// The page size of most machines, for which mkswap needs no option.
+/// mkswap needs no option for it.
 const PAGE: u64 = 4096;
 
 pub(super) const ORDER: &str = "run swapoff first, and do not hibernate before the commands have finished; \
@@ -21,8 +21,7 @@ pub(super) fn of(partition: &Partition) -> Option<&Layer> {
     partition.layer.as_ref().filter(|layer| layer.kind.is_swap())
 }
 
-/// The line that changes the entry and recreates the swap; on an image through a loop device over its new
-/// place. `None` if the UUID or label that the swap is found by is not fully known.
+/// An image is recreated through a loop device. `None` if the swap's UUID or label is not fully known.
 pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     let (kept, sfdisk) = (kept(layer)?, entry.sfdisk());
     let line = match entry.context.is_image {
@@ -40,7 +39,7 @@ pub(super) fn remake(layer: &Layer, entry: &Entry<'_>) -> Option<Command> {
     Some(Command { tool: "sfdisk", line, effect: Effect::Swap })
 }
 
-/// The options of mkswap that preserve page size, label and UUID; `None` if they are not fully known.
+/// Page size, label and UUID; `None` if they are not fully known.
 pub(super) fn kept(layer: &Layer) -> Option<String> {
     let Facts::FileSystem(fs) = &layer.facts else { return None };
     if layer.name.contains(straddle_device::shown::is_hidden) {

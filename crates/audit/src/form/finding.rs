@@ -82,7 +82,6 @@ impl FindingReport {
     }
 }
 
-/// The reports of findings, in order.
 pub(super) fn finding_reports<'a>(
     findings: impl Iterator<Item = (&'a Finding, Option<&'a Cost>)>,
 ) -> Vec<FindingReport> {

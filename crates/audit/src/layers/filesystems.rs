@@ -21,7 +21,7 @@ pub(super) fn check(place: &Place<'_>, layer: &Layer, fs: &FileSystem, findings:
     check_page(place, kind, fs, findings);
 }
 
-/// The units in which a file system writes: for FAT, exFAT and NTFS clusters, not their 512-byte sectors.
+/// For FAT, exFAT and NTFS clusters, not their 512-byte sectors.
 fn written_units(kind: FsKind, fs: &FileSystem) -> Vec<(&'static str, ByteCount)> {
     let log_sector = fs.log_sector.filter(|size| fs.sector != Some(*size));
     let units = match kind.has_boot_sector() {
@@ -32,11 +32,11 @@ fn written_units(kind: FsKind, fs: &FileSystem) -> Vec<(&'static str, ByteCount)
     units.into_iter().filter_map(|(name, size)| Some((name, size.filter(known)?))).collect()
 }
 
-/// File systems of less than this get blocks of 1 KiB from mke2fs ("small" in mke2fs.conf of e2fsprogs 1.47),
-/// and clusters of 512 bytes to 8 KiB from mkfs.fat (dosfstools 4.2).
+/// Below this, mke2fs makes blocks of 1 KiB ("small" in mke2fs.conf of e2fsprogs 1.47), and mkfs.fat clusters of 512
+/// bytes to 8 KiB (dosfstools 4.2).
 const SMALL: ByteCount = ByteCount::new(512 * MIB);
 
-/// The command for larger blocks, if the file system is so small that mkfs chose small ones.
+/// `None` unless mkfs chose small blocks because of the size.
 fn small_by_default(kind: FsKind, fs: &FileSystem) -> Option<&'static str> {
     let how = match kind {
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "mke2fs -b 4096",
@@ -47,7 +47,7 @@ fn small_by_default(kind: FsKind, fs: &FileSystem) -> Option<&'static str> {
 }
 
 fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -> Option<Finding> {
-    // ZFS gives its unit as an exponent, and has a rule of its own. A read-only file system writes nothing.
+    // ZFS has a rule of its own. A read-only file system writes nothing.
     if fs.ashift.is_some() || kind.is_only_read() {
         return None;
     }
@@ -85,7 +85,7 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
     Some(Finding { severity, ..place.finding(rule, place.start, message, fix) })
 }
 
-/// Whether the table says where each partition is: no tool may make a file system where another partition is.
+/// No tool may make a file system where another partition is.
 fn is_listed_right(context: &Context<'_>) -> bool {
     let mut spans: Vec<Span> =
         context.stack.partitions.iter().filter(|p| p.role != Role::Extended).map(|p| p.span).collect();
@@ -93,7 +93,7 @@ fn is_listed_right(context: &Context<'_>) -> bool {
     context.stack.problems.is_empty() && spans.windows(2).all(|pair| !pair[0].overlaps(pair[1]))
 }
 
-/// A data area that does not begin on a physical sector, inside a file system that does.
+/// In a file system that does begin on a physical sector.
 fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -> Option<Finding> {
     let boundary = place.context.topology.physical_boundary()?;
     let (data, start) = fs.data_start.zip(place.start)?;
@@ -113,27 +113,24 @@ fn data_area(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount) -
         boundary.size().get()
     );
     let remade = match kind {
-        // mkfs.fat aligns to clusters except with -a or, with the same effect, more reserved sectors.
+        // mkfs.fat aligns to clusters except with -a or more reserved sectors.
         FsKind::Vfat => reformat::fat(fs, len, cluster).map(reformat::remake),
         FsKind::Exfat => Some(reformat::remake(reformat::exfat(len, cluster))),
         _ => None,
     };
-    // A move loses nothing.
     let fix = moves::of_data(place.context, at)
         .or(remade)
         .unwrap_or_else(|| Fix::advice("recreate the file system with a tool that aligns the data area"));
     Some(place.finding(rules::DATA_AREA_OFF, Some(at), message, fix).missing(miss))
 }
 
-/// Stripe hints that contradict the array below, or the hints of the device.
 fn contradicting_hints(place: &Place<'_>, kind: FsKind, fs: &FileSystem) -> Option<Finding> {
     let topology = place.context.topology;
     let (chunk, stripe) = match place.array {
         Some(Array { chunk, stripe, .. }) => (Some(chunk), stripe),
         None => (topology.chunk.as_ref().map(Figure::value), topology.stripe.as_ref().map(Figure::value)),
     };
-    // mkfs takes hints from the device's I/O sizes. Stacked layers turn these into multiples, which are still
-    // whole chunks and stripes.
+    // mkfs takes hints from I/O sizes. Stacked layers turn these into multiples: still whole chunks and stripes.
     let differs = |hint: Option<ByteCount>, real: Option<ByteCount>| {
         hint.zip(real).is_some_and(|(hint, real)| real != ByteCount::ZERO && !hint.is_multiple_of(real))
     };
@@ -156,7 +153,7 @@ fn contradicting_hints(place: &Place<'_>, kind: FsKind, fs: &FileSystem) -> Opti
 
 fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Option<ByteCount>) -> Fix {
     let width = stripe.or(chunk);
-    // Only sizes that are a whole number of blocks can be given to the tool.
+    // The tool takes only whole blocks.
     let is_whole = |size: &ByteCount| fs.block != ByteCount::ZERO && size.is_multiple_of(fs.block);
     let Some((unit, stripe)) = chunk.filter(is_whole).zip(width.filter(is_whole)) else {
         return Fix::advice(
@@ -224,7 +221,6 @@ fn small_ashift(place: &Place<'_>, fs: &FileSystem) -> Option<Finding> {
     Some(Finding { severity: severity_of_writes(size), ..found })
 }
 
-/// Checks a database's pages here: whether they cover whole units, and whether they can be atomic.
 fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut Vec<Finding>) {
     let Some(page) = place.context.page else { return };
     if kind == FsKind::Swap || fs.block == ByteCount::ZERO {
@@ -249,7 +245,7 @@ fn check_page(place: &Place<'_>, kind: FsKind, fs: &FileSystem, findings: &mut V
     }
 }
 
-/// Whether a page is whole units, or a part of one.
+/// Or is a part of one.
 pub(crate) fn is_whole(page: ByteCount, unit: ByteCount) -> bool {
     page.is_multiple_of(unit) || unit.is_multiple_of(page)
 }

@@ -55,12 +55,11 @@ pub enum Storage {
     NoDisk(&'static str),
 }
 
-/// The hypervisors whose disks have 512-byte sectors unless `<blockio>` states others: those of QEMU.
+/// Their disks have 512-byte sectors unless `<blockio>` states others.
 const QEMU: [&str; 4] = ["kvm", "qemu", "hvf", "kqemu"];
 
 const DEEPEST_CHAIN: usize = crate::image::MAX_DEPTH as usize;
 
-/// Reads a `<disk>` of a domain of the type `hypervisor`.
 pub(crate) fn read(disk: &Element, hypervisor: &str) -> Result<Disk, (u64, String)> {
     let name = disk.child("target").and_then(|target| target.attribute("dev"));
     let name = name.ok_or_else(|| (disk.at, "a disk without <target dev='...'>".to_owned()))?.to_owned();
@@ -133,7 +132,6 @@ fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
     source.child("slices").map(|_| "it is a slice of a file, which straddle does not support")
 }
 
-/// Returns the format that the description states; raw without one. Otherwise libvirt's name for the format.
 fn format(disk: &Element) -> Result<Format, &str> {
     // libvirt's names are QEMU's, and a few of its own (src/util/virstoragefile, virStorageFileFormat).
     match disk.child("driver").and_then(|driver| driver.attribute("type")) {
@@ -149,7 +147,6 @@ fn backing(disk: &Element) -> Vec<PathBuf> {
     chain.take(DEEPEST_CHAIN).filter_map(file).filter(|path| path.is_absolute()).collect()
 }
 
-/// Returns the sectors that `<blockio>` states, or what QEMU shows without it (`blkconf_blocksizes`): 512.
 fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)> {
     let blockio = disk.child("blockio");
     let size = |name: &str| -> Result<Option<u64>, (u64, String)> {

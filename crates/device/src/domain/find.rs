@@ -40,7 +40,7 @@ pub type Found = (String, Result<Domain, FindError>);
 #[derive(Debug)]
 pub struct Libvirt {
     limit: Duration,
-    /// Once it has answered.
+    /// Set once it has answered.
     is_local: OnceLock<()>,
 }
 
@@ -103,7 +103,6 @@ fn parsed(name: &str, text: &str) -> Result<Domain, FindError> {
     Domain::parse(text).map_err(|source| FindError::Description { name: name.to_owned(), source })
 }
 
-/// Reads at most one byte more than is accepted.
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes)?;

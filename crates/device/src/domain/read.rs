@@ -1,5 +1,5 @@
-//! Reads a domain's XML. The number and size of what is kept are limited. quick-xml reads without recursion
-//! and expands no entity; a document type, which could define some, is refused.
+//! Reads a domain's XML, within limits. quick-xml reads without recursion and expands no entity; a document type,
+//! which could define some, is refused.
 
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
@@ -16,7 +16,6 @@ const MOST_DISKS: usize = 4096;
 
 const MOST_ELEMENTS: usize = 1024;
 
-/// What is wrong, and at which byte.
 type Wrong = (u64, String);
 
 /// What is wrong with a domain's description, and where.
@@ -36,7 +35,6 @@ straddle_units::error_kind!(DomainError: Failed);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) name: String,
-    /// Its byte in the document.
     pub(crate) at: u64,
     pub(crate) attributes: Vec<(String, String)>,
     pub(crate) children: Vec<Element>,
@@ -68,9 +66,8 @@ impl Domain {
 #[derive(Default)]
 struct Walk {
     open: Vec<String>,
-    /// The open elements of a disk, outermost first.
+    /// Open elements of a disk, outermost first.
     kept: Vec<Element>,
-    /// The number of elements in the open disk.
     elements: usize,
     root: Option<Element>,
     name: String,

@@ -1,5 +1,5 @@
-//! Asks libvirt by its own client, `virsh`: only commands that read, with a name as one argument that is
-//! never an option, and within a time limit.
+//! Asks libvirt by its client, `virsh`, by commands that only read, with names that are never options, within a
+//! limit.
 
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
@@ -50,7 +50,6 @@ pub(super) fn check_local(limit: Duration) -> Result<(), VirshError> {
     if is_remote(&uri) { Err(VirshError::Remote { uri }) } else { Ok(()) }
 }
 
-/// Runs a command of virsh, for at most `limit`.
 pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Result<String, VirshError> {
     let mut virsh = Command::new("virsh");
     virsh.args(["--quiet", "--readonly", command]).args(words).env("LC_ALL", "C");
@@ -80,7 +79,7 @@ pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Res
     String::from_utf8(out).map_err(|_| VirshError::Output { command, what: "text that is not UTF-8" })
 }
 
-/// Reads `from` on a thread of its own: all of it, or one byte more than `largest`.
+/// All of it, or one byte more than `largest`.
 fn reader(from: Option<impl Read + Send + 'static>, largest: u64) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     let read = move || {

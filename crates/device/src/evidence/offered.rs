@@ -15,8 +15,7 @@ use super::Answers;
 const LENGTHS_PAGE: u8 = 0xb4;
 const PAGES: usize = 4;
 
-/// Queries an open device for the sectors that it can be set to, after what identifies it. A log or page is
-/// requested only if the drive lists it: a drive may count a request for another one as an error.
+/// A log or page is requested only if the drive lists it: a drive may count another request as an error.
 pub(super) fn ask(file: &File, answers: &mut Answers) {
     if answers.nvme.is_some() {
         let controller = ioctl::nvme_identify_controller(file).ok();

@@ -15,7 +15,7 @@ const LOGICAL_WORDS: usize = 117;
 const ALIGNMENT: usize = 209;
 /// Word 217: nominal media rotation rate.
 const ROTATION: usize = 217;
-/// Byte 510 (word 255 low) holds this when byte 511 makes the sum of all 512 bytes zero.
+/// Byte 510 holds this when byte 511 makes the sum of all 512 bytes zero.
 const CHECKSUM_SIGNATURE: u8 = 0xa5;
 
 /// An ATA drive's answer to IDENTIFY DEVICE (command ECh).
@@ -23,9 +23,8 @@ const CHECKSUM_SIGNATURE: u8 = 0xa5;
 pub struct AtaIdentify {
     /// Word 217.
     pub rotation: RotationRate,
-    /// Word 106 bits 3:0: a physical sector is 2^this logical ones; 2^0 when bit 13 is clear. `None` when word
-    /// 106 is not valid (bits 15:14 are not 01b). A logical sector has 512 bytes, or what words 117-118 say when
-    /// word 106 bit 12 is set.
+    /// Word 106 bits 3:0: 2^this logical sectors, if bit 13 is set. `None` unless its bits 15:14 are 01b. A
+    /// logical sector has 512 bytes, or, if bit 12 is set, what words 117-118 say.
     pub physical: Option<ByteCount>,
     /// The byte of the first logical sector that starts a physical one: the kernel's `alignment_offset`
     /// (`ata_id_logical_sector_offset`, include/linux/ata.h). Word 209 bits 13:0 say how many logical sectors into
@@ -35,7 +34,7 @@ pub struct AtaIdentify {
     pub has_logs: bool,
 }
 
-/// A word is valid if bits 15:14 are 01b. Any other value means "not reported".
+/// Bits 15:14 are 01b.
 fn valid(word: u16) -> Option<u16> {
     (word & 0xc000 == 0x4000).then_some(word)
 }

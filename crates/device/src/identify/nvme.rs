@@ -110,7 +110,6 @@ impl NvmeIdentifyNamespace {
         })
     }
 
-    /// Returns the list of formats, and the index of the one in force.
     fn formats(data: &[u8; 4096]) -> (Vec<LbaFormat>, u8) {
         let (nlbaf, flbas, nulbaf) = (data[25], data[26], data[82]);
         let count = (usize::from(nlbaf) + 1 + usize::from(nulbaf)).min(MAX_FORMATS);

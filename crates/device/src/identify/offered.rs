@@ -8,8 +8,7 @@ use crate::fields::{be32, le16, le32};
 
 pub(crate) const SECTOR_LOG: u8 = 0x2f;
 
-/// The length of one descriptor of the log. It has room for eight: SET SECTOR CONFIGURATION EXT selects one by
-/// three bits.
+/// The length of a descriptor of the log, which has room for eight.
 const DESCRIPTOR: usize = 16;
 const DESCRIPTORS: usize = 8;
 /// Bit 7 of a descriptor's byte 0: DESCRIPTOR VALID.
@@ -20,8 +19,7 @@ const WORDS: usize = 4;
 /// T0PS, byte 5 bit 0 of a descriptor of page B4h: there are such blocks without protection information.
 const UNPROTECTED: u8 = 0x01;
 
-/// Whether the directory of logs (log 00h, page 0) lists a page of the log `address`: word 0 is the version,
-/// and word N the number of pages of log N.
+/// Whether log 00h, page 0 lists a page of log `address`: word N is the number of pages of log N.
 pub(crate) fn has_log(directory: &[u8; 512], address: u8) -> bool {
     address != 0 && le16(directory, 0) == 1 && le16(directory, 2 * usize::from(address)) != 0
 }
@@ -32,8 +30,7 @@ pub fn sector_configurations(data: &[u8; 512]) -> Vec<BlockSize> {
     distinct(valid.map(|bytes| 2 * u64::from(le32(bytes, WORDS))))
 }
 
-/// Parses VPD page B4h, header included: the lengths without protection information. Those that no block
-/// device can have (520, 528) are left out.
+/// Parses VPD page B4h, header included. Lengths with protection, or of no block device (520, 528), are left out.
 pub fn block_lengths(data: &[u8]) -> Vec<BlockSize> {
     let list = scsi::page(data, 0xb4, 4).map_or(&[][..], |page| &page[4..]);
     let plain = list.chunks_exact(8).filter(|bytes| bytes[5] & UNPROTECTED != 0);

@@ -24,8 +24,8 @@ impl PowerMode {
 /// STATUS: DEVICE FAULT and ERROR.
 pub(crate) const FAILED: u8 = 0x20 | 0x01;
 
-/// Returns STATUS and bits 7:0 of COUNT after an ATA command, from the sense data (SAT-4): bytes 13 and 5 of the
-/// ATA Status Return descriptor, or bytes 4 and 6 of fixed-format sense data with the code 00h/1Dh.
+/// STATUS and bits 7:0 of COUNT, from the sense data (SAT-4): bytes 13 and 5 of the ATA Status Return
+/// descriptor, or bytes 4 and 6 of fixed-format sense data with the code 00h/1Dh.
 pub(crate) fn registers(sense: &[u8]) -> Option<(u8, u8)> {
     let at = |index: usize| sense.get(index).copied();
     match at(0)? & 0x7f {
@@ -38,7 +38,7 @@ pub(crate) fn registers(sense: &[u8]) -> Option<(u8, u8)> {
     }
 }
 
-/// Returns bits 7:0 of COUNT; `None` where the sense data has no registers, or the command failed.
+/// Bits 7:0 of COUNT; `None` without registers, or if the command failed.
 pub(crate) fn returned_count(sense: &[u8]) -> Option<u8> {
     registers(sense).filter(|(status, _)| status & FAILED == 0).map(|(_, count)| count)
 }
@@ -53,9 +53,8 @@ fn descriptor(mut all: &[u8], kind: u8) -> Option<&[u8]> {
     None
 }
 
-/// Whether a SCSI sense key, code and qualifier state that the medium does not spin: NOT READY because a START
-/// UNIT (04h/02h) or a NOTIFY (ENABLE SPINUP) (04h/11h) is needed, or one of the standby conditions (5Eh;
-/// SPC-5).
+/// The medium does not spin: NOT READY because a START UNIT (04h/02h) or a NOTIFY (ENABLE SPINUP) (04h/11h)
+/// is needed, or a standby condition (5Eh; SPC-5).
 pub(crate) const fn is_stopped(key: u8, code: u8, qualifier: u8) -> bool {
     const NOT_READY: u8 = 2;
     matches!((key, code, qualifier), (NOT_READY, 0x04, 0x02 | 0x11))

@@ -30,7 +30,6 @@ impl ReadCapacity16 {
     }
 }
 
-/// Cuts a VPD page to its length (bytes 2-3). `None` if it is another page, or has fewer than `need` bytes.
 pub(super) fn page(data: &[u8], code: u8, need: usize) -> Option<&[u8]> {
     let said = 4 + usize::from(be16(data, 2));
     let page = &data[..said.min(data.len())];

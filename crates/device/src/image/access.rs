@@ -1,5 +1,4 @@
-//! The other files of an image. A name in an image is only compared with the files that the user named, and
-//! what is opened is the path that the user gave.
+//! The other files of an image. Only files that the user named are opened, if their names match those in an image.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -58,7 +57,6 @@ pub(super) struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// The name as it may be printed on a terminal.
     pub(super) fn shown(&self) -> String {
         if self.name.is_empty() {
             return "(without a name)".to_owned();
@@ -98,7 +96,6 @@ impl<'a> Access<'a> {
         Ok(Some((Box::new(medium), &entry.path)))
     }
 
-    /// Opens a file of the image's own format, such as an extent.
     pub(super) fn open_host(&self, named: &Named<'_>) -> Result<Result<Host, Missing>, ImageError> {
         let opened = self.open_file(named)?;
         Ok(opened.map(|(medium, _)| Host::new(named.by, medium)).ok_or_else(|| named.missing()))
@@ -125,7 +122,6 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Opens the first of several names of a file that the user named too, as an image of `format`.
     pub(super) fn open_first(
         &self,
         format: Format,

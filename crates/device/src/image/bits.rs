@@ -21,7 +21,6 @@ pub(super) struct Bitmap<'a> {
 }
 
 impl Bitmap<'_> {
-    /// Whether byte `into` is in a marked sector, and for how many bytes, up to `end`, that stays the same.
     pub(super) fn run(&self, into: u64, end: u64) -> Result<(bool, u64), ImageError> {
         let marked = |byte: u8, sector: u64| {
             let bit = if self.order == Order::HighFirst { 7 - sector % 8 } else { sector % 8 };
@@ -33,7 +32,6 @@ impl Bitmap<'_> {
         let first = marked(byte, sector);
         let whole = if first { u8::MAX } else { 0 };
         loop {
-            // Skip whole bytes of equal bits, which are the usual case.
             sector = if sector.is_multiple_of(8) && byte == whole { sector + 8 } else { sector + 1 };
             if sector * self.sector >= end {
                 return Ok((first, end - into));

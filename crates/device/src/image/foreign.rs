@@ -1,5 +1,5 @@
-//! Files that are not images but may hold a disk in another form, recognised by their magic: none is taken for a
-//! raw image unless the user says so. Compressed ones can be read through (`through.rs`); the others are not read.
+//! Files that are not images but may hold a disk in another form: no raw images unless the user says so. Compressed
+//! ones can be read through (`through.rs`); the others are not read.
 //!
 //! Sources: qemu `block/{qcow,vmdk,dmg,bochs,cloop}.c`; VMware "Virtual Disk Format 5.0" and VMFSsparse of
 //! ESX; wimlib `include/wimlib/header.h`; file(1) `magic/Magdir/{compress,archive,filesystems,forensics}`;
@@ -17,7 +17,7 @@ use crate::shown::quote_path;
 const ENDINGS: &str =
     "cow dmg vbox ova ovf vmx e01 aff sparseimage sparsebundle wim zip gz xz zst bz2 lz4 7z";
 
-/// Returns qemu-img's name, if it writes it, of the form that an ending promises; `None` if it promises none.
+/// The inner `None`: qemu-img does not write it. The outer: the ending promises no form.
 pub(super) fn qemu_name(ending: &str) -> Option<Option<&'static str>> {
     match ending {
         "qcow" => Some(Some("qcow")),
@@ -57,7 +57,6 @@ pub fn raw_name(file: &str) -> String {
 enum Magic {
     At(usize, &'static [u8]),
     Both(&'static [u8], usize, &'static [u8]),
-    /// At this distance from the end.
     BeforeEnd(usize, &'static [u8]),
     /// These bytes in the frame after a skippable one (RFC 8878, 3.1.2; lz4 `doc/lz4_Frame_format.md`).
     Skippable(&'static [u8]),

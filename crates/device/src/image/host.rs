@@ -7,10 +7,10 @@ use straddle_units::ByteOffset;
 use super::{Format, ImageError};
 use crate::medium::{Medium, ReadError};
 
-/// The bytes of a table that are read at once: 512 entries of eight bytes.
+/// 512 entries of eight bytes.
 const PAGE: u64 = 4096;
 
-/// The number of cached pages: two levels of tables, a bitmap, and the previous one of each.
+/// Two levels of tables, a bitmap, and the previous one of each.
 const PAGES: usize = 6;
 
 /// The longest permitted name of a backing file of qcow2 and QED, in bytes.
@@ -45,7 +45,6 @@ impl Host {
         self.medium.read_at(ByteOffset::new(at), buf).map_err(|source| self.failed(source))
     }
 
-    /// Reads a part of a header or table through the page cache.
     pub(super) fn bytes<const N: usize>(&self, at: u64) -> Result<[u8; N], ImageError> {
         let mut bytes = [0; N];
         let mut rest = bytes.as_mut_slice();
@@ -68,7 +67,6 @@ impl Host {
         Ok(bytes)
     }
 
-    /// Reads the name of a backing file, of `len` bytes. `stated_at` is where its length is stated.
     pub(super) fn backing_name(&self, at: u64, len: u32, stated_at: u64) -> Result<Vec<u8>, ImageError> {
         if len > MAX_NAME {
             let what = format!(
@@ -79,7 +77,6 @@ impl Host {
         self.vec(at, u64::from(len))
     }
 
-    /// Reads `len` bytes, which the caller has bounded.
     pub(super) fn vec(&self, at: u64, len: u64) -> Result<Vec<u8>, ImageError> {
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         self.read(at, &mut bytes).map(|()| bytes)
@@ -113,7 +110,6 @@ impl Host {
         ImageError::Read { format: self.format, source: Box::new(source) }
     }
 
-    /// Calls `read` with page `number`, which is empty past the end of the file.
     fn with_page<T>(&self, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ImageError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         match pages.iter().position(|page| page.number == number) {

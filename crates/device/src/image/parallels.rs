@@ -4,7 +4,7 @@ use super::host::Host;
 use super::{Access, Files, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{le32, le64};
 
-/// The signature of files whose map counts in blocks; in others it counts in sectors.
+/// The map of these files counts in blocks; in others it counts in sectors.
 pub(super) const EXTENDED: &[u8] = b"WithouFreSpacExt";
 
 const SECTOR: u64 = 512;
@@ -21,7 +21,7 @@ mod field {
 
 struct Parallels {
     block: u64,
-    /// The unit of a map entry, in bytes.
+    /// Of a map entry, in bytes.
     unit: u64,
 }
 

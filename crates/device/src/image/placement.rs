@@ -5,13 +5,12 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::vmdk::STREAM_OPTIMIZED;
 use super::{Files, Format, ImageError, Map, StoredAt};
 
-/// How many allocated blocks are examined.
 const SAMPLE: u32 = 1024;
 
-/// How many table entries are examined to find them: most of a sparse image are empty.
+/// Most table entries of a sparse image are empty.
 const STEPS: u32 = 4096;
 
-/// The exponent of the coarsest alignment reported: 2^20 bytes, to which partitions are aligned.
+/// 2^20 bytes, to which partitions are aligned.
 const COARSEST: u32 = 20;
 const POWERS: usize = 21;
 
@@ -26,19 +25,17 @@ pub struct Placed {
 
 /// How the first 1024 allocated blocks of an image lie in its file.
 ///
-/// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance between its byte
-/// on the guest's disk and its byte in the file.
+/// A block's alignment is the largest power of two, up to 1 MiB, that divides the distance of its two bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     units: u32,
     compressed: u32,
     complete: bool,
-    /// By k: the first block that is aligned to 2^k and to nothing coarser.
+    /// By k: the first block aligned to 2^k and to nothing coarser.
     first: [Option<Placed>; POWERS],
 }
 
 impl Placement {
-    /// Examines the guest's blocks from the first on, up to an unreadable table.
     pub(super) fn sample(map: &dyn Map, files: &Files, size: u64) -> (Self, Option<ImageError>) {
         let mut found = Self { units: 0, compressed: 0, complete: false, first: [None; POWERS] };
         let mut guest = 0;
@@ -115,8 +112,7 @@ pub struct Container {
     pub variant: &'static str,
     /// The size of the guest's disk.
     pub virtual_size: ByteCount,
-    /// The unit of allocation in the file: a cluster, grain or block; the size of the whole disk where it is
-    /// in one piece.
+    /// The unit of allocation in the file: a cluster, grain or block; the disk's size where it is in one piece.
     pub block: ByteCount,
     /// Where the blocks lie.
     pub placement: Placement,

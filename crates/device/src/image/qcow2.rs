@@ -6,7 +6,7 @@ use super::unpack::{Method, Packed};
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{be32, be64};
 
-/// The longest header: the 104 bytes of version 3, and the compression type.
+/// The 104 bytes of version 3, and the compression type.
 const HEADER: usize = 112;
 
 const MAX_EXTENSIONS: usize = 64;
@@ -41,7 +41,7 @@ mod field {
 }
 
 const OFFSET: u64 = 0x00FF_FFFF_FFFF_FE00;
-/// An L2 entry: the cluster is not shared or, with a data file (offset 0 may be data), is allocated.
+/// The cluster is not shared or, with a data file (offset 0 may be data), is allocated.
 const COPIED: u64 = 1 << 63;
 const COMPRESSED: u64 = 1 << 62;
 const ZERO: u64 = 1;
@@ -64,7 +64,7 @@ struct Extensions {
 
 struct Qcow2 {
     header: Header,
-    /// The file that holds the data clusters: the image itself, or number 1.
+    /// The file with the data clusters: the image itself, or number 1.
     data: usize,
 }
 
@@ -109,7 +109,6 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { files, map: Box::new(map), below, variant, size, block, sectors: None, remarks })
 }
 
-/// Shorter files are padded with zeros.
 fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
     const SHORT: usize = field::LEN_OF_V2 as usize;
     if host.len() >= HEADER as u64 {
@@ -161,7 +160,6 @@ impl Header {
         Ok(header)
     }
 
-    /// The L1 table must be in the file and long enough for the disk.
     fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
         let needed = self.size.div_ceil(1 << self.l1_bits());
         if u64::from(entries) < needed {
@@ -183,12 +181,10 @@ impl Header {
         self.features & feature::EXTENDED_L2 != 0
     }
 
-    /// The binary logarithm of an L2 entry's length.
     fn entry_bits(&self) -> u32 {
         if self.extended() { 4 } else { 3 }
     }
 
-    /// The binary logarithm of the guest bytes that an L1 entry covers.
     fn l1_bits(&self) -> u32 {
         self.cluster_bits + self.cluster_bits - self.entry_bits()
     }
@@ -271,7 +267,7 @@ impl Qcow2 {
         Ok(StoredRun { place, len: end - into })
     }
 
-    /// Decodes a compressed cluster's entry: its offset, and the number of sectors it has after the first.
+    /// The offset, and the number of sectors after the first.
     fn packed(&self, entry: u64, into: u64) -> StoredAt {
         let bits = 62 - (self.header.cluster_bits - 8);
         let at = entry & ((1 << bits) - 1);

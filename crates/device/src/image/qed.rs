@@ -32,7 +32,6 @@ mod feature {
 
 struct Qed {
     cluster: u64,
-    /// The entries of a table, at either level.
     entries: u64,
     l1_at: u64,
 }

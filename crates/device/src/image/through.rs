@@ -1,5 +1,5 @@
-//! Unpacks a compressed file into an unnamed file, which is then the image. Bytes, disk space and the memory
-//! of the decoder are limited, whatever its headers say.
+//! Unpacks a compressed file into an unnamed file, which is then the image, within limits on bytes, disk space and
+//! the decoder's memory, whatever its headers say.
 //!
 //! Sources: RFC 1952 (gzip), RFC 8878 (zstd), the .xz file format 1.2.
 
@@ -31,7 +31,6 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Returns the name of the compression, and of such a file.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Gzip => ("gzip", "a gzip file"),
@@ -68,7 +67,7 @@ impl Default for Limits {
     }
 }
 
-/// The memory limit of a decoder; xz -9 and zstd -19 need half of it.
+/// xz -9 and zstd -19 need half of it.
 const MEMORY: u64 = 128 * MIB;
 
 /// Parts of this size that are all zero are left out of the unpacked file.
@@ -96,7 +95,7 @@ pub enum UnpackError {
 
 straddle_units::error_kind!(UnpackError: Failed);
 
-/// Returns the same error for truncated input, whatever the decoder.
+/// Makes truncated input the same error for all decoders.
 fn plain(error: io::Error) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(one) = cause {
@@ -133,7 +132,7 @@ impl BufRead for Counted<'_> {
     }
 }
 
-/// The members of a gzip file. As gzip does, it ignores anything else after one.
+/// As gzip does, it ignores anything else after a member.
 struct Members<R: BufRead>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Members<R> {
@@ -153,24 +152,20 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// The frames of zstd data, without skippable ones. The checksum of a frame is compared where it has one (RFC 8878,
-/// 3.1.1).
+/// Skippable frames are left out. Checksums of frames are compared (RFC 8878, 3.1.1).
 pub(super) struct Frames<R: BufRead> {
     source: R,
     decoder: FrameDecoder,
-    /// The sum of what the present frame held so far.
     sum: Option<Xxh64>,
 }
 
 impl<R: BufRead> Frames<R> {
-    /// Reads frames whose window is at most `window` bytes.
     pub(super) fn new(source: R, window: u64) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(window);
         Self { source, decoder, sum: None }
     }
 
-    /// Opens the next frame that has contents; `None` at the end.
     fn open(&mut self) -> io::Result<Option<Xxh64>> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
@@ -240,7 +235,7 @@ fn scratch() -> Result<File, UnpackError> {
         fs::remove_file(&path)?;
         Ok(file)
     };
-    // A name that a leftover file of another program has is not reused.
+    // A leftover file of another program may have the name.
     let is_made = |made: &io::Result<File>| {
         made.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::AlreadyExists)
     };

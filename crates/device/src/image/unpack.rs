@@ -7,10 +7,10 @@ use super::host::Host;
 use super::through::Frames;
 use crate::fields::le32;
 
-/// The largest unit that is decompressed: qcow2's largest cluster.
+/// qcow2's largest cluster.
 pub(super) const MAX_UNIT: usize = 2 << 20;
 
-/// The compressed form may be slightly longer than the plain one.
+/// The compressed form may be slightly longer.
 const MAX_PACKED: u64 = MAX_UNIT as u64 + (64 << 10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,9 @@ pub(super) enum Method {
 pub struct Packed {
     pub(super) file: usize,
     pub(super) at: u64,
-    /// The maximum length in the file; a grain marker gives its own length.
+    /// A grain marker gives its own length.
     pub(super) len: u64,
-    /// The decompressed length.
     pub(super) unit: usize,
-    /// The byte in it.
     pub(super) into: usize,
     pub(super) method: Method,
 }
@@ -44,7 +42,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
             let marker: [u8; 12] = host.bytes(packed.at)?;
             (packed.at.saturating_add(12), u64::from(le32(&marker, 8)))
         }
-        // The length is in whole sectors; the last cluster of a file may end earlier.
+        // The length is in whole sectors; a file may end earlier.
         Method::Deflate | Method::Zstd => (packed.at, packed.len.min(host.len().saturating_sub(packed.at))),
     };
     if len > MAX_PACKED {
@@ -60,7 +58,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
     if whole { Ok(output) } else { Err(host.damaged(at, "compressed data that cannot be decompressed")) }
 }
 
-/// Fills `output`, and returns whether that succeeded. With a zlib header, the last grain may end early.
+/// With a zlib header, the last grain may end early.
 fn inflate(input: &[u8], output: &mut [u8], zlib_header: bool) -> bool {
     let mut state = Decompress::new(zlib_header);
     match state.decompress(input, output, FlushDecompress::Finish) {

@@ -8,7 +8,7 @@ use crate::hex;
 pub(super) const SIGNATURE_AT: usize = 0x40;
 pub(super) const SIGNATURE: [u8; 4] = [0x7F, 0x10, 0xDA, 0xBE];
 
-/// Version 1.1, the only one since 2008.
+/// The only version since 2008.
 const VERSION: u32 = 0x0001_0001;
 
 mod field {
@@ -23,7 +23,6 @@ mod field {
     pub(super) const PARENT: usize = 0x1B8;
 }
 
-/// Map entries that are not blocks.
 const DISCARDED: u32 = 0xFFFF_FFFE;
 const NEVER_WRITTEN: u32 = 0xFFFF_FFFF;
 
@@ -77,7 +76,6 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// VDI names a parent by its UUID, so it cannot be matched with a file that the user named.
 fn by_uuid(bytes: [u8; 16]) -> String {
     let (a, b, c) = (le32(&bytes, 0), le16(&bytes, 4), le16(&bytes, 6));
     let (d, e) = (hex::encode(&bytes[8..10]), hex::encode(&bytes[10..]));

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::{Access, Below, Files, Format, ImageError, Map, Parts, StoredAt, StoredRun};
 use crate::fields::{array, be16, be32, be64, utf16, utf16_le};
 
-/// The footer's length. Files of Virtual PC before 2004 lack its last byte.
+/// Files of Virtual PC before 2004 lack the last byte.
 const FOOTER: usize = 512;
 pub(super) const MAGIC: &[u8] = b"conectix";
 
@@ -33,11 +33,11 @@ mod header {
 
 const ABSENT: u32 = 0xFFFF_FFFF;
 const SECTOR: u64 = 512;
-/// The largest block that is accepted. Windows uses 2 MiB and 512 KiB.
+/// Windows uses 2 MiB and 512 KiB.
 const MAX_BLOCK: u64 = 256 << 20;
 const MAX_PATH: u32 = 4096;
 
-/// Whether a file of `len` bytes ends with a footer, which is the only sign of a fixed disk.
+/// A footer is the only sign of a fixed disk.
 pub(super) fn has_footer(tail: &[u8], len: u64) -> bool {
     let footer = match len % SECTOR {
         0 => tail,
@@ -51,7 +51,7 @@ fn is_footer(raw: &[u8; FOOTER]) -> bool {
     raw.starts_with(MAGIC) && checksum_holds(raw, footer::CHECKSUM)
 }
 
-/// Whether the checksum at offset `at` is valid: the complement of the sum of all bytes except its own.
+/// The complement of the sum of all bytes except its own.
 fn checksum_holds(raw: &[u8], at: usize) -> bool {
     let sum = |bytes: &[u8]| bytes.iter().fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));
     let own = raw.get(at..at + 4).map_or(0, sum);
@@ -135,7 +135,6 @@ fn open_sparse(
     Ok(Parts { below, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// Opens the first parent that is allowed, by all names that the header gives, relative ones first.
 fn open_parent(host: &Host, access: &Access<'_>, raw: &[u8]) -> Result<Below, ImageError> {
     let mut names = Vec::new();
     for platform in [b"W2ru", b"W2ku"] {

@@ -1,7 +1,7 @@
 //! Microsoft's VHDX ([MS-VHDX] 8.0; all numbers are little-endian).
 //!
-//! The log is not replayed, because that would mean writing to the image, or keeping the log's contents in
-//! memory. An image that needs it gets a remark, and its tables are read as they are.
+//! The log is not replayed: that would mean writing to the image, or keeping the log in memory. An image that needs it
+//! gets a remark, and its tables are read as they are.
 
 use straddle_units::{BlockSize, ByteCount, MIB};
 
@@ -20,7 +20,7 @@ const MAX_ENTRIES: u32 = 2047;
 /// A parent locator has about five entries.
 const MAX_LOCATORS: u16 = 32;
 
-/// A GUID in its on-disk form, in which the first three numbers are little-endian.
+/// The first three numbers are little-endian.
 type Guid = [u8; 16];
 
 const fn guid(number: u128) -> Guid {
@@ -43,10 +43,10 @@ mod item {
     pub(super) const PARENT: Guid = guid(0xA8D35F2D_B30B_454D_ABF7_D3D84834AB0C);
 }
 
-/// The keys of the parent's path in a parent locator, relative path first.
+/// The relative path first.
 const PARENT_PATHS: [&str; 2] = ["relative_path", "absolute_win32_path"];
 
-/// The number of sectors in a chunk: a sector bitmap block of 1 MiB has one bit for each.
+/// A sector bitmap block of 1 MiB has one bit for each.
 const CHUNK_SECTORS: u64 = 1 << 23;
 
 struct Region {
@@ -66,7 +66,7 @@ struct Vhdx {
     bat: Region,
     block: u64,
     sector: u64,
-    /// The number of blocks in a chunk. In the table, the entry of the chunk's bitmap follows theirs.
+    /// Blocks in a chunk. In the table, the entry of the chunk's bitmap follows theirs.
     ratio: u64,
     differencing: bool,
 }
@@ -102,7 +102,6 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { below, sectors: Some(sectors), remarks, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// The header with a valid checksum and the higher sequence number.
 fn current_header(host: &Host) -> Result<u64, ImageError> {
     let mut current = None;
     for at in HEADERS {
@@ -122,7 +121,6 @@ fn current_header(host: &Host) -> Result<u64, ImageError> {
     }
 }
 
-/// Returns the block table and the metadata.
 fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
     let is_intact = |at| Ok(host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)?);
     let table = match REGION_TABLES {
@@ -203,7 +201,6 @@ impl Metadata {
     }
 }
 
-/// Keys and values are UTF-16.
 fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, ImageError> {
     let head: [u8; 20] = host.bytes(locator)?;
     let mut names = vec![String::new(); PARENT_PATHS.len()];
@@ -221,7 +218,6 @@ fn open_parent(host: &Host, locator: u64, access: &Access<'_>) -> Result<Below, 
 }
 
 impl Vhdx {
-    /// Returns a table entry: its state, the offset it points to, and its own offset.
     fn entry(&self, own: &Host, index: u64) -> Result<(u64, u64, u64), ImageError> {
         let entry_at = self.bat.at + index * 8;
         let entry = own.le64(entry_at)?;
@@ -261,7 +257,7 @@ impl Map for Vhdx {
     }
 }
 
-/// Whether the checksum at byte 4 of a structure is valid: CRC-32C, computed with zeros in its own place.
+/// CRC-32C at byte 4, computed with zeros in its own place.
 fn checksum_holds(host: &Host, at: u64, len: u64) -> Result<bool, ImageError> {
     let mut bytes = host.vec(at, len)?;
     let stored = le32(&bytes, 4);

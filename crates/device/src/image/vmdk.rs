@@ -1,5 +1,4 @@
-//! VMware's format ("Virtual Disk Format 5.0"; all numbers are little-endian): one sparse file, or a text
-//! file that names extents in other files.
+//! VMware's format ("Virtual Disk Format 5.0"; little-endian): a sparse file, or a text file that names extents.
 
 mod descriptor;
 
@@ -13,7 +12,7 @@ pub(super) use descriptor::{STREAM_OPTIMIZED, is_descriptor};
 
 const SECTOR: u64 = 512;
 const MAX_DESCRIPTOR: u64 = 1 << 20;
-/// The largest grain, in sectors (1 GiB, as in qemu), and the entries of a grain table (always this number).
+/// In sectors (1 GiB, as in qemu); a grain table always has this number of entries.
 const MAX_GRAIN: u64 = 1 << 21;
 const MAX_ENTRIES: u32 = 512;
 
@@ -55,7 +54,6 @@ enum Data {
     Flat(u64),
     Sparse(Sparse),
     Zero,
-    /// Sparse, in a file that is not opened.
     Unknown,
 }
 
@@ -80,7 +78,6 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     }
 }
 
-/// The descriptor names the file itself as the extent.
 fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 512] = host.bytes(0)?;
     let sparse = Sparse::read(&host)?;
@@ -90,7 +87,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         (Some(0), _) | (_, Some(0)) => ("sparse extent", Below::Nothing),
         (Some(at), Some(len)) if len <= MAX_DESCRIPTOR => {
             let descriptor = Descriptor::read(&host, at, len)?;
-            // An extent of a larger image may reserve room for a descriptor and leave it empty.
+            // An extent of a larger image may have room for a descriptor, left empty.
             let variant = if descriptor.extents.is_empty() { "sparse extent" } else { descriptor.variant };
             (variant, open_parent(&descriptor, access)?)
         }
@@ -279,7 +276,7 @@ impl Map for Vmdk {
         let run = match &extent.data {
             Data::Flat(offset) => StoredRun { place: StoredAt::Host { file, at: offset + into }, len: left },
             Data::Zero => StoredRun { place: StoredAt::Zero, len: left },
-            // Requesting the file returns the error that says why its bytes are not known.
+            // Returns the error that says why the bytes are not known.
             Data::Unknown => files.get(file).map(|_| StoredRun { place: StoredAt::Zero, len: left })?,
             Data::Sparse(sparse) => sparse.locate(files.get(file)?, file, into)?,
         };

@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use super::{IoctlError, Sense, scsi_read};
 use crate::identify::{FAILED, PowerMode, is_stopped, registers, returned_count};
 
-/// A command that reads one block by PIO.
 fn pass_through() -> [u8; 16] {
     let mut cdb = [0u8; 16];
     cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
@@ -29,12 +28,11 @@ pub(crate) fn ata_identify(fd: impl AsFd) -> Result<Box<[u8; 512]>, IoctlError> 
     read(fd, "ATA IDENTIFY DEVICE", &cdb)
 }
 
-/// Reads page 0 of a log. Drives may count that as an error if log 00h, the directory, does not list it.
+/// Page 0. Drives may count it as an error if log 00h, the directory, does not list the log.
 pub(crate) fn ata_log(fd: impl AsFd, address: u8) -> Result<Box<[u8; 512]>, IoctlError> {
     read(fd, "ATA READ LOG EXT", &read_log(address))
 }
 
-/// CHECK POWER MODE, whose answer is in the registers.
 fn check_power_mode() -> [u8; 16] {
     let mut cdb = [0u8; 16];
     cdb[0] = 0x85; // ATA PASS-THROUGH(16), SAT-4
@@ -44,10 +42,9 @@ fn check_power_mode() -> [u8; 16] {
     cdb
 }
 
-/// Sends CHECK POWER MODE. Needs `CAP_SYS_RAWIO`. Returns `None` where the drive gives no answer.
+/// Needs `CAP_SYS_RAWIO`. `None` where the drive gives no answer.
 pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
     const WHAT: &str = "ATA CHECK POWER MODE";
-    /// The drive ended the command with an error.
     const ABORTED_COMMAND: u8 = 0x0b;
     match scsi_read(fd.as_fd(), WHAT, &check_power_mode(), 16, &mut []) {
         Ok((_, sense)) => Ok(returned_count(&sense).map(PowerMode::from_count)),

@@ -43,28 +43,24 @@ const DM_TABLE_STATUS: Opcode = opcode::read_write::<[u8; HEADER]>(0xfd, 12);
 const FIRST_BUFFER: usize = 16 * 1024;
 const LARGEST_BUFFER: usize = 1024 * 1024;
 
-/// At most this many targets of one table are kept.
 pub(crate) const MAX_TARGETS: usize = 4096;
 
-/// A line of a table, as `dmsetup table` prints it, without keys.
+/// As `dmsetup table` prints it, without keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableLine {
     /// In sectors of 512 bytes, as the length.
     pub(crate) start: u64,
     pub(crate) length: u64,
-    /// The target's type, such as `linear`.
     pub(crate) kind: String,
-    /// The rest of the line, with `-` for every key.
+    /// With `-` for every key.
     pub(crate) parameters: String,
 }
 
 impl TableLine {
-    /// Blanks any keys.
     pub(crate) fn new(start: u64, length: u64, kind: &str, parameters: &str) -> Self {
         Self { start, length, kind: kind.to_owned(), parameters: without_keys(kind, parameters) }
     }
 
-    /// Parses a line such as `0 2048 linear 8:1 0`.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim().splitn(4, ' ');
         let (start, length) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -72,8 +68,7 @@ impl TableLine {
     }
 }
 
-/// Replaces by `-` the second parameter of crypt, and in the options of integrity that take a key, everything
-/// after the algorithm.
+/// Replaces by `-` the key of crypt, and in integrity's options with a key, everything after the algorithm.
 fn without_keys(kind: &str, parameters: &str) -> String {
     const WITH_KEY: [&str; 3] = ["internal_hash:", "journal_crypt:", "journal_mac:"];
     let blanked = parameters.split_whitespace().enumerate().map(|(index, word)| match kind {
@@ -89,7 +84,7 @@ fn without_keys(kind: &str, parameters: &str) -> String {
     blanked.collect::<Vec<String>>().join(" ")
 }
 
-/// Reads the active table of a device through `control` (/dev/mapper/control). Needs `CAP_SYS_ADMIN`.
+/// `control` is /dev/mapper/control. Needs `CAP_SYS_ADMIN`.
 pub(crate) fn table(control: impl AsFd, major: u32, minor: u32) -> Result<Vec<TableLine>, IoctlError> {
     let control = control.as_fd();
     let mut size = FIRST_BUFFER;
@@ -137,13 +132,13 @@ fn long(buffer: &[u8], at: usize) -> Option<u64> {
     buffer.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
 }
 
-/// The text up to a zero byte. It is not copied, because it may contain a key.
+/// Not copied, because it may contain a key.
 fn text(field: &[u8]) -> Cow<'_, str> {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end])
 }
 
-/// Parses an answer, up to the first line that is malformed.
+/// Up to the first malformed line.
 fn lines(buffer: &[u8]) -> Vec<TableLine> {
     let count = number(buffer, TARGET_COUNT).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let start = number(buffer, DATA_START).and_then(|start| usize::try_from(start).ok());

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Sets the signal that announces a lease break (asm-generic/fcntl.h).
+/// asm-generic/fcntl.h.
 const F_SETSIG: i32 = 10;
 
-/// Locks all of `file`, including bytes added later, for this open file description only. Returns
-/// [`io::ErrorKind::WouldBlock`] where another one, or a process with a record lock, has locked any byte.
+/// For this open file description, with bytes added later. [`io::ErrorKind::WouldBlock`] if others have locked any
+/// byte.
 pub(crate) fn lock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_WRLCK)
 }
@@ -17,7 +17,6 @@ pub(crate) fn unlock_whole(file: &File) -> io::Result<()> {
     set(file, libc::F_UNLCK)
 }
 
-/// Whether any byte is locked by others.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     let mut found = whole(libc::F_WRLCK);
     // SAFETY: F_OFD_GETLK reads and writes one `struct flock` through the pointer, which lives as long as the call.
@@ -42,21 +41,19 @@ fn set(file: &File, kind: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes a lease: any process that opens `file`, under any name, waits until [`end_lease`] is called, or for
-/// `/proc/sys/fs/lease-break-time` seconds. Returns [`io::ErrorKind::WouldBlock`] where another process has
-/// it open. Works only for regular files owned by this process's user.
+/// Any process that opens `file`, under any name, waits until [`end_lease`], or for
+/// `/proc/sys/fs/lease-break-time` seconds. [`io::ErrorKind::WouldBlock`] if another process has it open.
+/// Works only for regular files of this process's user.
 pub(crate) fn lease(file: &File) -> io::Result<()> {
     // The signal for another process opening the file. SIGURG is ignored by default; the lease is polled.
     call(file, F_SETSIG, libc::SIGURG)?;
     call(file, libc::F_SETLEASE, libc::F_WRLCK).map(drop)
 }
 
-/// Whether the lease is held and no process waits for its end.
 pub(crate) fn has_lease(file: &File) -> bool {
     call(file, libc::F_GETLEASE, 0).is_ok_and(|kind| kind == libc::F_WRLCK)
 }
 
-/// Releases the lease, so that waiting processes continue.
 pub(crate) fn end_lease(file: &File) -> io::Result<()> {
     call(file, libc::F_SETLEASE, libc::F_UNLCK).map(drop)
 }

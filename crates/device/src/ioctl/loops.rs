@@ -32,11 +32,10 @@ pub(crate) struct Backing {
     /// As in stat(2).
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// If the file is itself a device, that device's number; otherwise 0.
+    /// 0 if the file is not a device.
     pub(crate) of_device: u64,
 }
 
-/// Fails with ENXIO where the loop device is not set up.
 pub(crate) fn backing(fd: impl AsFd) -> Result<Backing, IoctlError> {
     let mut info = Info::default();
     // SAFETY: the request writes one `struct loop_info64`, which consists of integers, through the pointer.

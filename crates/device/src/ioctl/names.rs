@@ -1,7 +1,7 @@
 //! Names of hosts and users in a program without shared libraries.
 
-/// Looks names up in files and DNS only, if the C library is linked into the program. Otherwise glibc loads the modules that
-/// /etc/nsswitch.conf lists; the program crashes if they are of another version (2.36 with those of Debian 13).
+/// Looks names up in files and DNS only, if the C library is linked in. Otherwise glibc loads the modules of
+/// /etc/nsswitch.conf, and crashes if they are of another version (2.36 with those of Debian 13).
 pub fn without_modules() {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     for (database, services) in [(c"hosts", c"files dns"), (c"passwd", c"files")] {

@@ -40,7 +40,6 @@ struct Report {
     zone: Zone,
 }
 
-/// A conventional zone may be written in any order.
 pub(crate) fn is_conventional(fd: impl AsFd, at: ByteOffset) -> Result<bool, IoctlError> {
     let sector = KERNEL_SECTOR.blocks_floor(straddle_units::ByteCount::new(at.get())).get();
     let mut report = Report { head: Head { sector, nr_zones: 1, flags: 0 }, zone: Zone::default() };

@@ -51,7 +51,6 @@ fn level_number(name: &str) -> Option<i32> {
 }
 
 impl Array {
-    /// `None` for a device without `md`.
     pub(super) fn read(device: &dyn Attributes) -> Option<Self> {
         let level = device.text("md/level")?;
         let members = device.list("md").into_iter();
@@ -94,8 +93,8 @@ impl Array {
         }
     }
 
-    /// The part of a RAID0 that spans all its members ends where the smallest one ends (`create_strip_zones`,
-    /// drivers/md/raid0.c). What follows is in an order that the kernel does not report.
+    /// RAID0 over all its members ends where the smallest one ends (`create_strip_zones`,
+    /// drivers/md/raid0.c). The kernel does not report the order of what follows.
     fn first_zone(&self) -> Option<ByteCount> {
         let sizes: Option<Vec<ByteCount>> =
             self.members.iter().filter(|member| member.slot.is_some()).map(|member| member.size).collect();
@@ -103,7 +102,7 @@ impl Array {
         smallest.floor_to(self.chunk).checked_mul(u64::from(self.raid_disks))
     }
 
-    /// A member of a linear array begins where the previous one ends (`linear_conf`, drivers/md/md-linear.c).
+    /// Begins where the previous member ends (`linear_conf`, drivers/md/md-linear.c).
     fn linear_run(&self, member: &Member, slot: u32, offset: ByteOffset, whole: Span) -> Option<Vec<Run>> {
         let chunk = self.chunk.max(ByteCount::new(1));
         let used = |member: &Member| member.size.map(|size| size.floor_to(chunk));
@@ -127,7 +126,7 @@ fn member(device: &dyn Attributes, name: &str) -> Member {
     }
 }
 
-/// The new value of `new (old)`, which some attributes read during a reshape.
+/// The new value of `new (old)`, during a reshape.
 fn first_number<T: FromStr>(device: &dyn Attributes, name: &str) -> Option<T> {
     device.text(name)?.split_whitespace().next()?.parse().ok()
 }

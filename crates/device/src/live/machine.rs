@@ -49,14 +49,12 @@ pub struct Machine {
 struct Entry {
     directory: Directory,
     dev: Option<String>,
-    /// For a partition.
     disk: Option<String>,
     above: Vec<String>,
 }
 
 #[derive(Default)]
 enum Tables {
-    /// There are none, or they cannot be read.
     #[default]
     None,
     Kernel(File),
@@ -68,7 +66,6 @@ pub(super) enum BytesOf {
     /// It must have this `major:minor`.
     Node(String),
     Copy(PathBuf),
-    /// Why it must not be read.
     Not(&'static str),
 }
 
@@ -89,7 +86,6 @@ impl Machine {
         machine
     }
 
-    /// Not with the users of the devices.
     pub(crate) fn of_devices(sysroot: Option<&Path>) -> Self {
         let root = sysroot.unwrap_or(Path::new("/"));
         let mut machine = Self {
@@ -131,7 +127,6 @@ impl Machine {
         (device, walk.remarks)
     }
 
-    /// Sysfs reports what stands on a device there (`holders`), or only above (`slaves`).
     fn link_above(&mut self) {
         let mut links: Vec<(String, String)> = Vec::new();
         for (name, entry) in &self.devices {
@@ -192,7 +187,6 @@ impl Machine {
         self.consumers = self.find_consumers_of_all(root);
     }
 
-    /// A file system without a device number (Btrfs) is found by its source.
     fn mounted_device(&self, mount: &Mount) -> Option<String> {
         self.numbers.get(&mount.dev).cloned().or_else(|| self.device_of_node(&mount.source))
     }
@@ -210,7 +204,7 @@ impl Machine {
                 return Some(name.clone());
             }
         }
-        // A link made by udev. A captured tree has none.
+        // udev's links. A captured tree has none.
         let metadata = self.sysroot.is_none().then(|| fs::metadata(path).ok()).flatten()?;
         metadata.file_type().is_block_device().then(|| self.numbers.get(&number_of(&metadata)).cloned())?
     }
@@ -219,7 +213,7 @@ impl Machine {
         let entry = self.devices.get(name)?;
         let size = entry.directory.sectors("size")?;
         let (kind, below, remarks) = self.describe(name, entry, size, &mut walk.remarks);
-        // What only describes or caches data is not a way to it.
+        // What only describes or caches data does not count.
         let from = below.iter().find(|lower| walk.path.last() == Some(&lower.device));
         let is_way = from.is_none_or(|lower| lower.holds_data);
         walk.count += 1;
@@ -265,7 +259,6 @@ impl Machine {
         found
     }
 
-    /// Returns what a device is, the devices below it, and remarks.
     fn describe(
         &self,
         name: &str,
@@ -312,7 +305,6 @@ impl Machine {
         }
     }
 
-    /// The devices below, without their runs.
     fn slaves(&self, directory: &Directory) -> Vec<Lower> {
         let lower = |device: String| {
             let name = self.devices.get(&device).and_then(|entry| entry.directory.text("dm/name"));
@@ -322,7 +314,7 @@ impl Machine {
         directory.list("slaves").into_iter().map(lower).collect()
     }
 
-    /// A bcache device shows its backing device from the data on. Only a caching device has buckets.
+    /// Only a caching device has buckets. A bcache device shows its backing device from the data on.
     fn bcache_lowers(&self, directory: &Directory, size: ByteCount) -> Vec<Lower> {
         let mut lowers = self.slaves(directory);
         for lower in &mut lowers {
@@ -402,7 +394,7 @@ impl Machine {
         }
     }
 
-    /// A read of a device that is suspended, or stands on such a one, would hang.
+    /// A read of a suspended device, or of one that stands on it, would hang.
     fn is_suspended(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         let below = entry.directory.list("slaves");
@@ -449,7 +441,6 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
     for disk in list_names(block) {
         let path = block.join(&disk);
         for name in list_names(&path) {
-            // A partition's name begins with its disk's name.
             if name.starts_with(&disk) && path.join(&name).join("partition").is_file() {
                 found.insert(name.clone(), entry(path.join(&name), Some(&disk)));
             }
@@ -459,13 +450,12 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
     found
 }
 
-/// Of pairs of a use and the device that it is on.
 fn used_from<T: Clone>(uses: &[(T, Option<String>)], name: &str) -> Vec<T> {
     let here = uses.iter().filter(|(_, device)| device.as_deref() == Some(name));
     here.take(MAX_USES).map(|(used, _)| used.clone()).collect()
 }
 
-/// Whether LVM gives this name to a device that only describes another volume (`dm_build_dm_name`).
+/// `dm_build_dm_name`.
 fn is_lvm_metadata(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     ["_tmeta", "_cmeta", "_rmeta_", "_mlog", "_imeta"].iter().any(|suffix| name.ends_with(suffix))
@@ -486,7 +476,6 @@ fn captured_tables(text: &str) -> BTreeMap<String, Vec<TableLine>> {
     tables
 }
 
-/// One that cannot be read is empty.
 fn text_of(path: &Path) -> String {
     let mut bytes = Vec::new();
     if fs::metadata(path).is_ok_and(|metadata| metadata.is_file())

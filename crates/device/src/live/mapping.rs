@@ -58,7 +58,7 @@ impl Owner {
     }
 }
 
-/// How the names of parts of LVM's volumes end, before an optional number (`lib/misc/lvm-string.c`).
+/// Before an optional number (`lib/misc/lvm-string.c`).
 const PARTS_OF_VOLUMES: [&str; 18] = [
     "_rimage_",
     "_rmeta_",

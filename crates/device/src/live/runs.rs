@@ -3,7 +3,7 @@
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-/// dm-raid takes at most 253, and nobody makes a RAID5 of md that wide.
+/// dm-raid takes at most 253.
 const MAX_MEMBERS: u64 = 256;
 
 /// A run of a device's bytes on a lower device.
@@ -77,7 +77,6 @@ impl Run {
     }
 }
 
-/// By the first of `runs` that contains it.
 pub(super) fn locate(runs: &[Run], at: ByteOffset) -> Located {
     let mut next = None;
     for run in runs {
@@ -105,10 +104,10 @@ pub struct Geometry {
 
 /// The chunks that a member holds until the placement repeats.
 struct Cycle {
-    /// Of the array in a cycle, and (rows) of one member.
+    /// Of the array in a cycle, and rows of one member.
     chunks: u64,
     rows: u64,
-    /// Each chunk's number in the cycle, and its row.
+    /// Number in the cycle, and row.
     cells: Vec<(u64, u64)>,
 }
 
@@ -174,7 +173,6 @@ impl Geometry {
         member: fn(u32, u64, u64, u64) -> Option<u64>,
     ) -> Option<Cycle> {
         let data = disks.checked_sub(parities).filter(|data| *data > 0)?;
-        // After this many rows parity is on the same member again.
         let rows = if parities == 2 && (16..20).contains(&self.layout) { disks - 1 } else { disks };
         let mut cells = Vec::new();
         for row in 0..rows {
@@ -188,7 +186,7 @@ impl Geometry {
     }
 
     /// The low byte of the layout is the number of near copies, the next byte that of far copies, of which
-    /// only the first is returned. Bit 16 puts them into the next row; bits from 17 on mean other layouts
+    /// only the first is returned. Bit 16 puts them into the next row; higher bits mean other layouts
     /// (`setup_geo`, drivers/md/raid10.c).
     fn copies_cycle(&self, role: u64, disks: u64) -> Option<Cycle> {
         let (near, far) = (u64::from(self.layout & 0xff), u64::from((self.layout >> 8) & 0xff));
@@ -202,7 +200,7 @@ impl Geometry {
     }
 }
 
-/// The member that holds chunk `index` of row `row` (`raid5_compute_sector`, drivers/md/raid5.c).
+/// `raid5_compute_sector`, drivers/md/raid5.c.
 fn raid5_member(layout: u32, disks: u64, row: u64, index: u64) -> Option<u64> {
     let (left, right) = (disks - 1 - row % disks, row % disks);
     let after = |parity: u64| if index >= parity { index + 1 } else { index };

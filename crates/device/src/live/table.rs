@@ -1,6 +1,6 @@
-//! Parses the lines of device-mapper tables. An unknown type, or parameters of another form, map nothing; the
-//! devices named are still listed where possible. Source: Documentation/admin-guide/device-mapper of the
-//! kernel, and the `*_status` functions of drivers/md/dm-*.c that print the lines.
+//! Parses device-mapper tables. An unknown type, or parameters of another form, map nothing; the devices named are
+//! still listed where possible. Source: Documentation/admin-guide/device-mapper of the kernel, and the `*_status`
+//! functions of drivers/md/dm-*.c.
 
 use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Lba, LbaCount, Span};
 
@@ -45,7 +45,6 @@ impl On {
     }
 }
 
-/// Parses a line; `None` when its bounds exceed 2^64.
 pub(crate) fn target(line: &TableLine) -> Option<DmTarget> {
     let span = Span::of_blocks(Lba::new(line.start), LbaCount::new(line.length), KERNEL_SECTOR)?;
     let words: Vec<&str> = line.parameters.split_whitespace().collect();
@@ -54,7 +53,6 @@ pub(crate) fn target(line: &TableLine) -> Option<DmTarget> {
     Some(parsed(&words, bare.clone()).unwrap_or(bare))
 }
 
-/// Adds what the parameters say to a target without them.
 fn parsed(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let span = bare.span;
     let on = match bare.kind.as_str() {
@@ -113,13 +111,11 @@ fn sectors(words: &[&str], index: usize) -> Option<ByteCount> {
     LbaCount::new(number(words, index)?).to_bytes(KERNEL_SECTOR)
 }
 
-/// A device and a sector: the whole span lies on the device from that sector on.
 fn shifted(words: &[&str], index: usize, span: Span) -> Option<On> {
     let at = Lba::new(number(words, index + 1)?).to_bytes(KERNEL_SECTOR)?;
     Some(On::data(device(words, index)?, vec![Run::whole(span, at)]))
 }
 
-/// The whole span lies on the device from byte 0 on.
 fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
     Some(On::data(device(words, index)?, vec![Run::whole(span, ByteOffset::ZERO)]))
 }
@@ -188,7 +184,7 @@ fn mirror(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     Some(DmTarget { on, stripes: u32::try_from(copies).ok()?.max(1), ..bare })
 }
 
-/// Features, handlers and groups come first, each with arguments. Only devices have the form `major:minor`.
+/// Only devices have the form `major:minor`, among features, handlers and groups.
 fn multipath(words: &[&str], span: Span) -> Vec<On> {
     let paths = words.iter().filter(|word| is_device(word));
     paths.map(|word| On::data(word, vec![Run::whole(span, ByteOffset::ZERO)])).collect()

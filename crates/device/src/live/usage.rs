@@ -1,5 +1,5 @@
-//! Mounts, swap, and loop devices over files. Both /proc/self/mountinfo and /proc/swaps write a space, tab,
-//! line feed or backslash in a path as a backslash and three octal digits (proc(5)).
+//! Mounts, swap, and loop devices over files. In paths, /proc/self/mountinfo and /proc/swaps write a space, tab, line
+//! feed or backslash as a backslash and three octal digits (proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -75,7 +75,6 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Each path, and whether it is a file.
 pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -84,7 +83,6 @@ pub(super) fn swaps(text: &str) -> Vec<(PathBuf, bool)> {
     text.lines().skip(1).filter_map(line).collect()
 }
 
-/// The last one at the longest mount point above `file`.
 pub(super) fn mount_of<'a>(mounts: &'a [Mount], file: &Path) -> Option<&'a Mount> {
     mounts
         .iter()

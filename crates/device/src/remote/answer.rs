@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 3;
 /// Before the second attempt; twice as long before the third.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// It may have a code.
+/// A longer error may still have a code.
 const MAX_ERROR: usize = 16 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,6 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The ETag, if it stands for the exact bytes.
     pub(crate) fn strong(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
@@ -61,7 +60,6 @@ pub(crate) enum Outcome {
     Redirect(String),
 }
 
-/// Asks for `range`, again if that fails in a way that may pass.
 pub(crate) fn fetch(
     transport: &Transport,
     budget: &Budget,
@@ -114,7 +112,6 @@ fn check(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> 
     }
 }
 
-/// An answer with the whole object is allowed if that is not more than was asked for.
 fn whole(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> {
     let len = answer.content_length();
     match len {
@@ -127,7 +124,6 @@ fn whole(mut answer: Answer, range: &Range<u64>) -> Result<Outcome, FetchError> 
     }
 }
 
-/// Returns the size of the object, if the answer is of `range`, cut at the object's end.
 fn stated_size(answer: &Answer, range: &Range<u64>) -> Result<u64, FetchError> {
     let stated = answer.header("content-range");
     let wrong = || FetchError::WrongRange {
@@ -142,7 +138,7 @@ fn stated_size(answer: &Answer, range: &Range<u64>) -> Result<u64, FetchError> {
     if is_size && first == range.start && last == range.end.min(size) - 1 { Ok(size) } else { Err(wrong()) }
 }
 
-/// Parses `bytes FIRST-LAST/SIZE` (RFC 9110, 14.4).
+/// `bytes FIRST-LAST/SIZE` (RFC 9110, 14.4).
 fn content_range(text: &str) -> Option<(u64, u64, u64)> {
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -169,7 +165,6 @@ fn version(answer: &Answer, size: u64) -> Version {
     Version { size, etag: text("etag"), modified: text("last-modified") }
 }
 
-/// With the code in its contents.
 fn refused(mut answer: Answer) -> FetchError {
     let contents = answer.read(MAX_ERROR).unwrap_or_default();
     match refused_by(&answer) {
@@ -186,7 +181,7 @@ pub(crate) fn refused_by(answer: &Answer) -> FetchError {
     FetchError::Status { host: answer.host.clone(), status, code: None, hint: None }
 }
 
-/// Returns the first `<Code>` in a bucket store's XML. The rest may repeat credentials that were sent.
+/// The rest of a bucket store's XML may repeat credentials.
 fn code(contents: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(contents).ok()?;
     let (_, rest) = text.split_once("<Code>")?;

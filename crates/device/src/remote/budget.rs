@@ -1,5 +1,5 @@
-//! What reading one object may cost, and has cost. A thread fetches for one budget, which [`with`] names:
-//! `object_store` calls its connector without telling for whom.
+//! What reading one object may cost, and has cost. A thread has one budget ([`with`]): `object_store` does not say
+//! for whom.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,6 @@ impl Budget {
         FetchError::TimedOut { limit: self.limits.time }
     }
 
-    /// `want` is how many bytes the request asks for.
     pub(crate) fn start_request(&self, want: u64) -> Result<(), FetchError> {
         self.time_left()?;
         if self.received().saturating_add(want) > self.limits.received.get() {

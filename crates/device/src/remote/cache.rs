@@ -1,6 +1,6 @@
-//! The blocks of an object that were fetched, and which to fetch next. A read fetches all that it misses in
-//! one request; one that goes on where blocks were fetched before fetches twice as many, so that reading in
-//! order takes few requests, and reading here and there few bytes.
+//! The blocks of an object that were fetched, and which to fetch next. A read fetches all that it misses in one
+//! request; one that continues fetched blocks fetches twice as many, so that reading in order takes few requests, and
+//! reading here and there few bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,7 +33,6 @@ impl Cache {
         Self { size, blocks: HashMap::new(), clock: 0 }
     }
 
-    /// `bytes` end where a block or the object does.
     pub(crate) fn keep(&mut self, first: u64, bytes: &[u8]) {
         let size = usize::try_from(BLOCK).unwrap_or(usize::MAX);
         let parts = bytes.chunks(size);
@@ -46,7 +45,7 @@ impl Cache {
         }
     }
 
-    /// Fills `buf`. `fetch` is asked for whole blocks; its error comes with the byte that was wanted.
+    /// `fetch` is asked for whole blocks; its error comes with the byte that was wanted.
     pub(crate) fn read<E>(
         &mut self,
         at: u64,
@@ -79,10 +78,9 @@ impl Cache {
         Ok(())
     }
 
-    /// The bytes to fetch for a read of the blocks `first` to `last`, of which `first` is missing.
     fn run(&self, first: u64, last: u64) -> Range<u64> {
         let is_missing = |block: &u64| !self.blocks.contains_key(block);
-        // Blocks in between that are kept are fetched again: they cost less than another request.
+        // Fetching kept blocks again costs less than another request.
         let wanted = (first..=last).take(usize::try_from(MAX_RUN).unwrap_or(usize::MAX));
         let last = wanted.filter(is_missing).last().unwrap_or(first);
         let before = first.checked_sub(1).and_then(|before| self.blocks.get(&before));
@@ -91,7 +89,6 @@ impl Cache {
         first * BLOCK..(end * BLOCK).min(self.size)
     }
 
-    /// Drops what was not used for longest, so that there is room for `count` more.
     fn make_room(&mut self, count: usize) {
         let over = (self.blocks.len() + count).saturating_sub(MAX_KEPT);
         if over == 0 {

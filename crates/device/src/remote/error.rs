@@ -89,11 +89,10 @@ impl FetchError {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Slow { .. } | Self::WrongLength { .. } => true,
-            Self::Connection { source, .. } => !matches!(
-                source.kind(),
-                // Nobody listens there, or TLS refuses the certificate.
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData
-            ),
+            // Nobody listens there, or TLS refuses the certificate.
+            Self::Connection { source, .. } => {
+                !matches!(source.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData)
+            }
             Self::Status { status, .. } => {
                 ["408", "429", "500", "502", "503", "504"].iter().any(|passing| status.starts_with(passing))
             }

@@ -1,6 +1,5 @@
-//! The HTTP of `object_store`, by our own [`Transport`]. An answer for a range reaches it only after it was
-//! checked; what fails is kept in the thread's budget, and no contents of an error are passed on. Servers for
-//! credentials get no more than their own requests.
+//! The HTTP of `object_store`, by our own [`Transport`]. An answer for a range reaches it only after it was checked;
+//! failures are kept in the thread's budget, without contents. Servers for credentials get only their own requests.
 
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ struct Kept;
 
 #[async_trait]
 impl HttpService for Service {
-    /// Blocks until it is answered: a thread has one store's request at a time.
+    /// Blocks: a thread has one store's request at a time.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let kept = |_| HttpError::new(HttpErrorKind::Unknown, Kept);
         let Some(budget) = budget::current() else { return Err(kept(())) };
@@ -71,7 +70,7 @@ impl Service {
                 *plain.headers_mut() = request.headers().clone();
                 match fetch(&self.transport, budget, &range, &|| plain.clone())? {
                     Outcome::Part(part) => Ok(response(&range, part)),
-                    // Signed for one server, it is not sent to another.
+                    // A signed request is not sent to another server.
                     Outcome::Redirect(_) => {
                         Err(FetchError::Redirect { host, what: "a signed request".to_owned() })
                     }
@@ -85,7 +84,7 @@ impl Service {
         }
     }
 
-    /// The contents of an error are left out: they may repeat what was sent.
+    /// An error's contents are left out: they may repeat what was sent.
     fn credentials(&self, budget: &Budget, request: &HttpRequest) -> Result<HttpResponse, FetchError> {
         budget.start_request(0)?;
         let mut copy = Request::new(());

@@ -1,5 +1,5 @@
-//! Objects in the buckets of S3, Google Cloud Storage and Azure. `object_store` finds the credentials, in its
-//! usual environment, and signs. The runtime drives one request at a time on the thread that asks.
+//! Objects in the buckets of S3, Google Cloud Storage and Azure. `object_store` finds the credentials in its usual
+//! environment, and signs. The runtime drives one request at a time on the asking thread.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,7 +60,6 @@ impl Store {
         Ok(Self { store, runtime, hint })
     }
 
-    /// `of` is the version that it must be of.
     pub(crate) fn fetch(
         &self,
         budget: &Budget,
@@ -116,7 +115,6 @@ impl Store {
     }
 }
 
-/// Where credentials come from, and how to do without.
 const fn hint(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Gs => {

@@ -1,6 +1,5 @@
-//! Blocking requests over HTTP and TLS. None outlasts its time or the budget of its thread, where the bytes
-//! of its answer count. A redirect is an answer like any other. Proxies come from the environment
-//! (HTTPS_PROXY, NO_PROXY).
+//! Blocking requests over HTTP and TLS, within their own time and the budget of their thread. A redirect is an answer
+//! like any other. Proxies come from the environment (HTTPS_PROXY, NO_PROXY).
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -36,7 +35,6 @@ pub(crate) struct Transport {
     objects: Agent,
     credentials: Agent,
     has_certificates: bool,
-    /// A request can be repeated within the time of all.
     limit: Duration,
 }
 
@@ -115,7 +113,7 @@ impl Answer {
         self.header("content-length").and_then(|value| value.parse().ok())
     }
 
-    /// Receives up to `most` bytes, and one more if there is one. What is not received ends the connection.
+    /// Reads one byte more than `most` if there is one. What is not received ends the connection.
     pub(crate) fn read(&mut self, most: usize) -> Result<Vec<u8>, FetchError> {
         let most = most.saturating_add(1);
         let mut bytes = Vec::with_capacity(most.min(64 << 10));

@@ -1,5 +1,5 @@
-//! Objects at an HTTP or HTTPS address. A redirect never leads from HTTPS to HTTP. The user name and password
-//! of an address are sent to its own host, by HTTPS, and nowhere else.
+//! Objects at an HTTP or HTTPS address. A redirect never leads from HTTPS to HTTP. User name and password are sent
+//! only to the address's own host, by HTTPS.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ struct Endpoint {
 
 impl Endpoint {
     fn new(mut url: Url) -> Result<Self, FetchError> {
-        // Neither is sent, and a redirect has no say in who is logged in.
+        // Neither is sent: a redirect has no say in who is logged in.
         url.set_fragment(None);
         let _ = url.set_username("");
         let _ = url.set_password(None);
@@ -42,7 +42,6 @@ pub(crate) struct Web {
     transport: Arc<Transport>,
     first: Endpoint,
     authorization: Option<HeaderValue>,
-    /// Where redirects have led.
     place: Mutex<Endpoint>,
 }
 
@@ -66,7 +65,6 @@ impl Web {
         Ok(Self { transport, place: Mutex::new(first.clone()), first, authorization })
     }
 
-    /// `of` is the version that it must be of.
     pub(crate) fn fetch(
         &self,
         budget: &Budget,
@@ -98,7 +96,7 @@ impl Web {
             }
         };
         set(RANGE, &format!("bytes={}-{}", range.start, range.end - 1));
-        // A range is one of the stored bytes, not of what a server would pack on the way.
+        // Ranges count stored bytes, not compressed ones.
         set(ACCEPT_ENCODING, "identity");
         match of.map(|of| (of.strong(), of.modified.as_deref())) {
             Some((Some(etag), _)) => set(IF_MATCH, etag),

@@ -122,7 +122,7 @@ pub fn open_in(
 fn adopt_sectors(topology: &mut Topology, sectors: SectorSizes) {
     let SectorSizes { logical, physical } = sectors;
     topology.logical = Figure::new(logical, Source::Container("VHDX metadata, logical sector size"));
-    // It describes the guest's disk, not the host's: 512 here is no reason to judge more leniently.
+    // It describes the guest's disk: 512 here does not justify a more lenient judgement.
     let source = Source::Container("VHDX metadata, physical sector size");
     if physical < topology.physical.value() {
         topology.physical.use_larger(physical, source);

@@ -2,8 +2,7 @@
 //! version 1.03; `struct fat_boot_sector`, include/uapi/linux/msdos_fs.h) and exFAT ("exFAT file system
 //! specification", Microsoft Learn, section 3.1).
 //!
-//! Clusters are numbered from 2 in both formats, and the formatter chooses where cluster 2 starts: an aligned
-//! partition may hold misaligned clusters.
+//! Clusters count from 2, wherever the formatter put that: an aligned partition may hold misaligned clusters.
 
 use straddle_device::fields::{byte, le16, le32, le64, utf16_le};
 use straddle_units::{ByteCount, ByteOffset};
@@ -14,15 +13,13 @@ use crate::model::view::View;
 
 const BOOT_SECTOR: usize = 512;
 const FIRST_CLUSTER: u64 = 2;
-/// From this many clusters on, a FAT that is not FAT32 has 16-bit entries (section 3.5 of the specification).
+/// From this many clusters on, a FAT that is not FAT32 has 16-bit entries (section 3.5).
 const FAT16_CLUSTERS: u64 = 4085;
-/// The size of a directory entry, in both formats.
 const ENTRY: usize = 32;
-/// How many bytes of the root directory are searched for the label, which is among the first entries.
+/// The label is among the first entries of the root directory.
 const DIRECTORY: u64 = 16 * 1024;
-/// How many clusters of a FAT32 root directory are searched: as many as libblkid does.
+/// As many clusters of a FAT32 root directory as libblkid searches.
 const MAX_CLUSTERS: usize = 100;
-/// The bits of a FAT32 table entry that hold a cluster number.
 const NUMBER_32: u32 = 0x0FFF_FFFF;
 
 /// The BIOS parameter block, by the names of its fields (`BPB_...`).
@@ -89,7 +86,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
     };
     let root_entries = u64::from(le16(&boot, bpb::ROOT_ENT_CNT));
     let root_sectors = (root_entries * 32).div_ceil(sector.get());
-    // 16, 8 + 32 and 12 bits: the sum is far below 2^64.
+    // The sum of 16, 40 and 12 bits is far below 2^64.
     let root_at = u64::from(le16(&boot, bpb::RSVD_SEC_CNT))
         + u64::from(byte(&boot, bpb::NUM_FATS)) * u64::from(fat_sectors);
     let data_start = place(view, root_at + root_sectors, sector);
@@ -121,7 +118,7 @@ pub(super) fn read_fat(view: &View<'_>) -> Option<(FileSystem, String)> {
         }),
         ..FileSystem::default()
     };
-    // As for blkid and Windows, the label in the boot sector, which tools leave as it was, does not count.
+    // As for blkid and Windows, the label in the boot sector does not count: tools do not update it.
     let label = if is_fat32 {
         let table = place(view, u64::from(le16(&boot, bpb::RSVD_SEC_CNT)), sector);
         label_in_clusters(view, table, &fs, le32(&boot, bpb::ROOT_CLUS))
@@ -152,7 +149,6 @@ fn root(view: &View<'_>) -> Option<Vec<u8>> {
         let at = cluster_at(view, fs.data_start, le32(&boot, bpb::ROOT_CLUS), fs.block)?;
         return directory(view, at, fs.block.get());
     }
-    // It lies before the first cluster, in whole sectors.
     let len = u64::from(le16(&boot, bpb::ROOT_ENT_CNT)) * 32;
     let sectors = fs.sector?.checked_mul(len.div_ceil(fs.sector?.get()))?;
     directory(view, fs.data_start?.checked_back(sectors)?, len)
@@ -200,7 +196,6 @@ fn directory(view: &View<'_>, at: ByteOffset, len: u64) -> Option<Vec<u8>> {
     bytes(view, at.get(), usize::try_from(len.min(DIRECTORY)).ok()?)
 }
 
-/// Returns the label in a FAT32's directory that begins in cluster `number`; `table` has the next ones.
 fn label_in_clusters(
     view: &View<'_>,
     table: Option<ByteOffset>,
@@ -218,7 +213,7 @@ fn label_in_clusters(
     None
 }
 
-/// Finds the label in the root directory. `Some(None)` if it ends without one; `None` if it continues.
+/// `Some(None)` if the root directory ends without a label; `None` if it continues.
 fn label_in_root(entries: &[u8]) -> Option<Option<String>> {
     for found in entries.chunks_exact(ENTRY) {
         if byte(found, 0) == entry::END {

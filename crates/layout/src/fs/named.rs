@@ -1,5 +1,5 @@
-//! The sizes and the blocks of file systems which are otherwise known by name only: so that one that reaches past the end
-//! of its partition, or is on larger sectors than its blocks, is noticed.
+//! Sizes and blocks of file systems otherwise known by name only, to notice one that reaches past the end of its
+//! partition, or is on larger sectors than its blocks.
 
 use straddle_device::fields::{be16, be32, has, le16, le32, le64};
 use straddle_units::{ByteCount, ByteOffset};
@@ -7,7 +7,7 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::{bytes, said, unit};
 use crate::model::view::View;
 
-/// Where the superblocks of Minix and HFS are, and how many bytes are read.
+/// The superblocks of Minix and HFS, and how many bytes are read.
 const SUPERBLOCK: (u64, usize) = (1024, 64);
 
 /// `struct minix_super_block` and `struct minix3_super_block`, include/uapi/linux/minix_fs.h.
@@ -53,7 +53,7 @@ mod gfs2 {
 
 /// The anchor volume descriptor pointer of UDF (ECMA-167, 3/8.4.2.1 and 3/10.2).
 mod udf {
-    /// The block in which it is, whose number `TagLocation` repeats: 32 bits.
+    /// The block, whose number `TagLocation` repeats: 32 bits.
     pub(super) const ANCHOR: u32 = 256;
     pub(super) const LOCATION: usize = 12;
     /// `TagIdentifier`, 16 bits.
@@ -63,11 +63,11 @@ mod udf {
     pub(super) const BLOCKS: [u64; 4] = [512, 1024, 2048, 4096];
 }
 
-/// The block in which Linux reads the file system `name`, if known: on larger sectors it is not mounted (the
-/// `_fill_super` of fs/{minix,bfs,udf}, `init_sb` of fs/gfs2/ops_fstype.c).
+/// The block in which Linux reads a file system, if known: on larger sectors it is not mounted (the `_fill_super` of
+/// fs/{minix,bfs,udf}, `init_sb` of fs/gfs2/ops_fstype.c).
 pub(crate) fn block(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
-        // The superblock of the third version, too, whatever its own block is.
+        // Of the third version, too, whatever its own block is.
         "minix" => Some(ByteCount::new(minix::BLOCK)),
         // `BFS_BSIZE`, include/uapi/linux/bfs_fs.h.
         "bfs" => Some(ByteCount::new(512)),
@@ -82,12 +82,12 @@ fn has_anchor(view: &View<'_>, block: u64) -> bool {
         .is_some_and(|tag| le16(&tag, 0) == udf::IDENTIFIER && le32(&tag, udf::LOCATION) == udf::ANCHOR)
 }
 
-/// The first byte behind the file system `name`, counted from its start, if it records that and it is read.
+/// Counted from the file system's start, if it records that and it is read.
 pub(crate) fn recorded_end(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
         "minix" => {
             let superblock = bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?;
-            // Both have fields of the byte order of the machine that made it.
+            // In the byte order of the machine that made it.
             minix_end(&superblock, le16, le32).or_else(|| minix_end(&superblock, be16, be32))
         }
         "hfs" | "hfsplus" => hfs_end(&bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?),
@@ -118,7 +118,6 @@ fn minix_end(
 
 fn hfs_end(block: &[u8]) -> Option<ByteCount> {
     if has(block, 0, hfs::SIGNATURE) {
-        // An HFS+ in it, if there is one, is in one of its files.
         let first = ByteOffset::new(u64::from(be16(block, hfs::FIRST)) * hfs::SECTOR);
         let size =
             said(u64::from(be16(block, hfs::BLOCKS)), ByteCount::new(u64::from(be32(block, hfs::BLOCK))))?;

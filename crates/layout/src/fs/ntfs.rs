@@ -36,15 +36,14 @@ const MFT_CLUSTER: usize = 0x30;
 const MFT_COPY: usize = 0x38;
 /// `record_size`: the size of a record in clusters; if negative as a signed number, the record has 2^-this bytes.
 const RECORD_SIZE: usize = 0x40;
-/// The largest record that is read; real ones have at most 4 KiB.
+/// Real records have at most 4 KiB.
 const MAX_RECORD: u64 = 16 * 1024;
 /// The number of the record of `$Volume` (`MFT_REC_VOL`).
 const VOLUME_RECORD: u64 = 3;
-/// The first bytes of each record of the master file table.
 pub(crate) const RECORD_MAGIC: &[u8] = table::record::MAGIC;
 
-/// Returns the offsets of the first record of the master file table and of the volume's record, which libblkid
-/// requires; `None` if the boot sector is invalid (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
+/// Offsets of the first record of the master file table and of the volume's record, which libblkid requires; `None`
+/// if the boot sector is invalid (`probe_ntfs`, libblkid/src/superblocks/ntfs.c).
 pub(crate) fn file_table(sector: &[u8]) -> Option<[ByteCount; 2]> {
     let size = u64::from(le16(sector, SECTOR_SIZE));
     if !has(sector, OEM.0, OEM.1) || !size.is_power_of_two() || !(256..=4096).contains(&size) {
@@ -95,8 +94,8 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, label(view, &boot).unwrap_or_default()))
 }
 
-/// Returns where copies of the boot sector are, of three places: directly after the last sector (mkntfs), at the end
-/// of the cluster that begins there (ntfsresize), and the last sector of the partition (Windows, ntfsfix).
+/// Copies of the boot sector, in three places: directly after the last sector (mkntfs), at the end of the cluster
+/// that begins there (ntfsresize), and in the last sector of the partition (Windows, ntfsfix).
 fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -> Vec<ByteOffset> {
     let behind = sector.checked_mul(le64(boot, SECTORS));
     let resized = behind.and_then(|at| at.checked_add(cluster.checked_sub(sector)?));
@@ -107,7 +106,7 @@ fn copies(view: &View<'_>, boot: &[u8], sector: ByteCount, cluster: ByteCount) -
     places.into_iter().filter(|at| is_behind(at) && is_here(at)).map(|at| ByteOffset::new(at.get())).collect()
 }
 
-/// Returns the volume's name, which the record of `$Volume` has.
+/// From the record of `$Volume`.
 fn label(view: &View<'_>, boot: &[u8]) -> Option<String> {
     let record = FileTable::open(view, boot)?.record(VOLUME_RECORD)?;
     attributes(&record).find(|one| one.kind() == attribute::LABEL)?.resident().map(utf16_le)

@@ -148,7 +148,6 @@ pub(super) fn nilfs2(view: &View<'_>) -> Read {
     Some((fs, text(&superblock[VOLUME_NAME])))
 }
 
-/// A segment of `blocks` blocks; `None` if the view is too small for one.
 fn segment(view: &View<'_>, blocks: u64, block: ByteCount) -> Option<ByteCount> {
     said(blocks, block).filter(|segment| *segment <= view.len())
 }

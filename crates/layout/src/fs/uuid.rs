@@ -10,7 +10,6 @@ use crate::model::view::View;
 /// `BPB_FATSz16`: zero on FAT32, whose `BS_VolID` is at another offset.
 const FAT_SECTORS: u64 = 22;
 
-/// Returns the UUID of the file system `kind` in the view; empty if it has none that is known.
 pub(super) fn uuid(kind: FsKind, view: &View<'_>) -> String {
     let is_fat32 = || bytes(view, FAT_SECTORS, 2).is_some_and(|count| le16(&count, 0) == 0);
     let (at, len) = match kind {
@@ -41,7 +40,7 @@ pub(super) fn uuid(kind: FsKind, view: &View<'_>) -> String {
         FsKind::Jbd | FsKind::Iso9660 | FsKind::Squashfs | FsKind::Zfs => return String::new(),
     };
     let Some(mut number) = bytes(view, at, len) else { return String::new() };
-    // A serial number is little-endian; a UUID is in the order in which it is printed.
+    // A serial number is little-endian.
     if len < 16 {
         number.reverse();
     }

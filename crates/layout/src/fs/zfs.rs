@@ -1,10 +1,8 @@
-//! A member of a ZFS pool, recognised by the first of its four labels that is intact: `vdev_label_t`,
-//! include/sys/vdev_impl.h of OpenZFS, and the comment at the top of module/zfs/vdev_label.c. A GPT
-//! overwrites the list of the first label.
+//! A member of a ZFS pool, recognised by the first intact label of four (the GPT overwrites the first one's list):
+//! `vdev_label_t`, include/sys/vdev_impl.h of OpenZFS, and the comment at the top of module/zfs/vdev_label.c.
 //!
-//! The label describes the member in a name-value list, encoded as XDR (module/nvpair/nvpair.c). Its top level has
-//! the pool's name, and the description of the top-level vdev in it the ashift. A cache device's label has the
-//! ashift at the top level; a spare's has none.
+//! The label is a name-value list, encoded as XDR (module/nvpair/nvpair.c). Its top level has the pool's name and, of
+//! a cache device, the ashift; else the top-level vdev's description has that. A spare has none.
 
 use straddle_device::Medium as _;
 use straddle_device::fields::{be32, be64, byte, has, le64};
@@ -14,7 +12,7 @@ use super::{bytes, text};
 use crate::model::layer::FileSystem;
 use crate::model::view::View;
 
-/// `vl_vdev_phys`: offset of the list, after the boot block and the boot environment, and its length.
+/// `vl_vdev_phys`: offset and length of the list, after the boot block and the boot environment.
 pub(crate) const ZFS_NVLIST: (usize, usize) = (16 << 10, 112 << 10);
 /// `vl_uberblock`: offset and length of the ring of uberblocks.
 const RING: (usize, usize) = (128 << 10, 128 << 10);
@@ -26,21 +24,21 @@ const SMALLEST: u64 = 64 * MIB;
 /// magic in the byte order of the machine that wrote them (`UBERBLOCK_MAGIC`).
 const UBERBLOCK: usize = 1 << 10;
 const UBERBLOCK_MAGIC: u64 = 0x00BA_B10C;
-/// Two labels and 3.5 MiB for boot code come before what ZFS calls offset 0 (`VDEV_LABEL_START_SIZE`).
+/// Two labels and 3.5 MiB for boot code come before ZFS's offset 0 (`VDEV_LABEL_START_SIZE`).
 const DATA_START: ByteOffset = ByteOffset::new(4 * MIB);
-/// Exponents outside this range are refused (`ASHIFT_MIN` and `ASHIFT_MAX`, include/sys/spa.h).
+/// `ASHIFT_MIN` and `ASHIFT_MAX`, include/sys/spa.h.
 const ASHIFT: std::ops::RangeInclusive<u64> = 9..=16;
 
-/// The list's header, `nvs_header_t`: encoding (`NV_ENCODE_XDR`), byte order, two zeros. It is followed, as in each
-/// nested list, by version (0) and flags, 32 bits each.
+/// `nvs_header_t`: encoding (`NV_ENCODE_XDR`), byte order, two zeros; then, as in nested lists, version (0) and
+/// flags.
 const HEADER: usize = 4;
 const XDR: u8 = 1;
 const VERSION_AND_FLAGS: usize = 8;
 /// Set in every label's list.
 const UNIQUE_NAME: u32 = 1;
 
-/// A pair: its encoded size and its size in memory, the length of its name, the name, the type, the number of
-/// elements, and the value. Names and texts are padded to a multiple of 4 bytes.
+/// A pair: encoded size, size in memory, length of the name, name, type, number of elements, value. Names and texts
+/// are padded to a multiple of 4 bytes.
 const NAME_LEN: usize = 8;
 const NAME: usize = 12;
 /// `DATA_TYPE_UINT64`, `DATA_TYPE_STRING` and `DATA_TYPE_NVLIST`, include/sys/nvpair.h.
@@ -48,14 +46,13 @@ const UINT64: u32 = 8;
 const STRING: u32 = 9;
 const NVLIST: u32 = 19;
 
-/// Names of pairs (`ZPOOL_CONFIG_POOL_NAME`, `_VDEV_TREE` and `_ASHIFT`, include/sys/fs/zfs.h).
+/// `ZPOOL_CONFIG_POOL_NAME`, `_VDEV_TREE` and `_ASHIFT`, include/sys/fs/zfs.h.
 const POOL_NAME: &[u8] = b"name";
 const VDEV_TREE: &[u8] = b"vdev_tree";
 const ASHIFT_NAME: &[u8] = b"ashift";
 
-/// Returns the offset of the first label that still has a list and an uberblock, in a member of `len` bytes that
-/// `read` gives access to. Of the two labels at the end both are required: a partition that ends slightly before
-/// the end of a former member can have one of that member's labels where one of its own would be.
+/// Offset of the first label with a list and an uberblock in a member of `len` bytes. Of the two labels at the end
+/// both are required: one may be left over from a former member that ended slightly further on.
 pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Option<u64> {
     let part = |label: u64, at: usize, len| read(label + at as u64, len);
     let is_label = |label: &u64| {
@@ -66,13 +63,12 @@ pub(crate) fn zfs_label(len: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Optio
     start.into_iter().find(is_label).or_else(|| end.iter().all(is_label).then_some(end[0]))
 }
 
-/// The offsets of the labels at start and end of a member of `len` bytes; `None` if ZFS allows none so small.
+/// `None` if ZFS allows no member so small.
 fn labels(len: u64) -> Option<[[u64; 2]; 2]> {
     let end = len - len % LABEL;
     (len >= SMALLEST).then(|| [[0, LABEL], [end - 2 * LABEL, end - LABEL]])
 }
 
-/// Whether these bytes begin a list as in a label.
 fn is_xdr_nvlist(list: &[u8]) -> bool {
     byte(list, 0) == XDR
         && byte(list, 1) <= 1
@@ -80,13 +76,12 @@ fn is_xdr_nvlist(list: &[u8]) -> bool {
         && be32(list, HEADER + 4) == UNIQUE_NAME
 }
 
-/// Whether the ring contains an uberblock, in either byte order.
 fn has_uberblock(ring: &[u8]) -> bool {
     let mut magics = ring.chunks_exact(UBERBLOCK).map(|block| le64(block, 0));
     magics.any(|magic| magic == UBERBLOCK_MAGIC || magic.swap_bytes() == UBERBLOCK_MAGIC)
 }
 
-/// Reads a ZFS member. Its block is its smallest write, 2^ashift; zero if the label does not record it.
+/// Its block is its smallest write, 2^ashift; zero if that is not recorded.
 pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     let lists = labels(view.len().get())?
         .concat()
@@ -108,11 +103,10 @@ pub(super) fn read(view: &View<'_>) -> Option<(FileSystem, String)> {
     Some((fs, name.map(text).unwrap_or_default()))
 }
 
-/// Returns the value of the pair with this name and type in a list that begins with its version and flags.
 fn find<'a>(list: &'a [u8], name: &[u8], kind: u32) -> Option<&'a [u8]> {
     let mut rest = list.get(VERSION_AND_FLAGS..)?;
     loop {
-        // Two zero sizes end the list. A pair's size includes its sizes and name, so each step moves forward.
+        // Two zero sizes end the list. Each step moves forward by a pair's sizes and name at least.
         let (pair, after) = rest.split_at_checked(usize::try_from(be32(rest, 0)).ok()?)?;
         let name_len = usize::try_from(be32(pair, NAME_LEN)).ok()?;
         let found = pair.get(NAME..)?.get(..name_len)?;
@@ -125,7 +119,6 @@ fn find<'a>(list: &'a [u8], name: &[u8], kind: u32) -> Option<&'a [u8]> {
     }
 }
 
-/// Decodes a string: its length, followed by its bytes.
 fn string(value: &[u8]) -> Option<&[u8]> {
     value.get(4..)?.get(..usize::try_from(be32(value, 0)).ok()?)
 }

@@ -70,7 +70,6 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// Collects the disagreements of one layer.
 struct Differences<'a> {
     on_disk: &'a Layer,
     live: &'a Layer,
@@ -95,7 +94,6 @@ impl Differences<'_> {
         }
     }
 
-    /// Compares positions on the device below the layer.
     fn places(&mut self, figure: &str, on_disk: Option<ByteOffset>, live: Option<ByteOffset>) {
         let (Some(here), Some(there)) = (on_disk, live) else { return };
         if here != there {
@@ -131,7 +129,7 @@ pub fn compare(on_disk: &Layer, live: &Layer) -> Vec<Disagreement> {
 
 fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
     let Some(same) = partner(on_disk, std::slice::from_ref(live)) else {
-        // Only layers with a header must match what the disk shows. Firmware RAID metadata is not read.
+        // Only layers with a header must match the disk. Firmware RAID metadata is not read.
         let is_external = on_disk.kind.is_firmware_raid()
             && matches!(&live.facts, Facts::Md(md) if md.version == "external");
         if !is_external && matches!(live.facts, Facts::Md(_) | Facts::Pv(_) | Facts::Luks(_)) {
@@ -140,7 +138,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
         }
         return;
     };
-    // With mappings of the kernel in between, positions count on these, not on the device with the header.
+    // Behind mappings of the kernel, positions count on these, not on the device with the header.
     let is_direct = std::ptr::eq(same, live);
     let mut differences = Differences { on_disk, live: same, found };
     match (&on_disk.facts, &same.facts) {
@@ -154,8 +152,7 @@ fn compare_layer(on_disk: &Layer, live: &Layer, found: &mut Vec<Disagreement>) {
         _ => {}
     }
     for child in &on_disk.children {
-        // A layer without a partner was not set up, or is the kernel's own; a single child must match, unless
-        // it is a logical volume.
+        // A layer without a partner was not set up, or is the kernel's own; a single child, unless an LV, must match.
         let only = match &same.children[..] {
             [only] if child.kind != Content::LogicalVolume => Some(only),
             _ => None,
@@ -171,7 +168,7 @@ fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
     differences.numbers("number of members", i64::from(here.raid_disks), i64::from(there.raid_disks));
     if here.data_members().is_some() && there.data_members().is_some() {
         differences.sizes("chunk size", here.chunk, there.chunk);
-        // The kernel keeps no layout for a RAID0 whose members have equal sizes, and reports 0 or -1.
+        // The kernel reports 0 or -1 for a RAID0 whose members have equal sizes.
         let is_reported = |md: &Md| md.level != 0 || md.layout != 0;
         if is_reported(here) && is_reported(there) {
             differences.numbers("layout", i64::from(here.layout), i64::from(there.layout));
@@ -184,7 +181,6 @@ fn compare_md(here: &Md, there: &Md, differences: &mut Differences<'_>) {
     }
 }
 
-/// Checks that each segment begins on an extent boundary.
 fn compare_pv(here: &Pv, differences: &mut Differences<'_>) {
     let Pv { data_start, extent_size, .. } = here;
     let live = differences.live;
@@ -209,7 +205,7 @@ fn compare_lv(here: &Lv, there: &Lv, differences: &mut Differences<'_>) {
     if !there.segments.is_empty() && !here.segments.is_empty() {
         differences.sizes("size", ByteCount::new(end(here)), ByteCount::new(end(there)));
     }
-    // For other kinds of segment the two views record different positions: those of images, or of metadata.
+    // Otherwise the two views record different positions: those of images, or of metadata.
     let is_plain = |segment: &&Segment| matches!(segment.kind.as_str(), "striped" | "linear");
     for segment in here.segments.iter().filter(is_plain) {
         let start = segment.span.start();
@@ -233,7 +229,6 @@ fn compare_luks(here: &Luks, there: &Luks, is_direct: bool, differences: &mut Di
     if is_direct {
         differences.places("payload offset", here.payload, there.payload);
     }
-    // Zero means unknown.
     if here.sector_size != ByteCount::ZERO && there.sector_size != ByteCount::ZERO {
         differences.sizes("encryption sector", here.sector_size, there.sector_size);
     }
@@ -248,7 +243,7 @@ fn compare_mapped(here: &Mapped, there: &Mapped, differences: &mut Differences<'
 
 /// Returns where the table and the kernel's list differ, but for extended ones: it lists their first sectors.
 pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Disagreement> {
-    // A table that Linux does not read, damaged or for another disk, is a finding of its own.
+    // An unread table, damaged or for another disk, is a finding of its own.
     let is_unread = |problem: &Problem| {
         matches!(
             problem,
@@ -258,7 +253,7 @@ pub fn compare_partitions(on_disk: &Stack, kernel: &[KernelPartition]) -> Vec<Di
     if kernel.is_empty() && on_disk.problems.iter().any(is_unread) {
         return Vec::new();
     }
-    // So is a partition that passes the disk's end, which Linux cuts off or leaves out.
+    // So is a partition that passes the disk's end: Linux cuts it off or leaves it out.
     let passes_end = |number: u32| {
         let mut problems = on_disk.problems.iter();
         problems.any(|problem| matches!(problem, Problem::OutOfRange { number: of, .. } if *of == number))

@@ -21,7 +21,6 @@ fn of_mount(name: &str) -> Content {
     known.unwrap_or(Content::Live("filesystem"))
 }
 
-/// Returns the layer of what the device holds and what uses it, if its bytes or the kernel show any.
 pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
     let usage = &place.device.used_by;
     let (found, mut remarks) = match read(place) {
@@ -41,7 +40,6 @@ pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
     Some(Layer { children: loops(place), remarks, ..layer })
 }
 
-/// Identifies the content by the first bytes of the device's own node.
 fn read(place: &Standing<'_>) -> Result<Option<Layer>, String> {
     let medium = place.device.open()?;
     let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
@@ -53,7 +51,7 @@ fn read(place: &Standing<'_>) -> Result<Option<Layer>, String> {
     Ok(Some(layer))
 }
 
-/// Returns the loop devices over files of the file system, whose position in it is not determined.
+/// Their position in the file system is not determined.
 fn loops(place: &Standing<'_>) -> Vec<Layer> {
     let used = place.device.used_by.loops.iter();
     let layers = used.filter_map(|used| {

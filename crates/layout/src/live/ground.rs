@@ -5,20 +5,18 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::model::view::{MAX_PIECES, Piece, remove_overlaps};
 
-/// The most pieces to list for one run: a striped run continues in the same pattern.
+/// A striped run continues in the same pattern.
 const PIECES_OF_RUN: usize = 16;
 
-/// The space of a device, as far as it is on the drive.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
-    /// The device below and how this one lies on it; `None` for the first, which is one piece of the drive.
+    /// `None` for the first device, which is one piece of the drive.
     below: Option<(&'a Ground<'a>, &'a Lower)>,
     start: ByteOffset,
     len: ByteCount,
 }
 
 impl<'a> Ground<'a> {
-    /// A device of `len` bytes whose first byte is byte `start` of the drive.
     pub(super) fn first(start: ByteOffset, len: ByteCount) -> Self {
         Self { below: None, start, len }
     }
@@ -31,7 +29,7 @@ impl<'a> Ground<'a> {
         self.len
     }
 
-    /// Returns where byte `at` of the device is on the drive, and how many bytes there are contiguous.
+    /// Also returns how many bytes are contiguous there.
     pub(super) fn locate(&self, at: ByteOffset) -> Located {
         let left = ByteCount::new(self.len.get().saturating_sub(at.get()));
         if left == ByteCount::ZERO {
@@ -58,7 +56,6 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Returns the pieces of the device on the drive, with their positions on the device directly below.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         let Some((below, lower)) = self.below else {
             let piece = Piece { span: Span::first(self.len), below: ByteOffset::ZERO, drive: self.start };
@@ -67,7 +64,7 @@ impl<'a> Ground<'a> {
         let mut pieces: Vec<Piece> = Vec::new();
         for run in &lower.runs {
             let (mut at, mut listed) = (run.span.start(), 0);
-            // Each step moves forward; holes count as steps.
+            // Holes count as steps.
             for _ in 0..PIECES_OF_RUN * PIECES_OF_RUN {
                 let step = match run.locate(at) {
                     Located::Never => break,
@@ -91,7 +88,7 @@ impl<'a> Ground<'a> {
             }
         }
         pieces.sort_by_key(|piece| piece.span.start());
-        // If two copies are on one drive, only the first is listed.
+        // Of two copies on one drive, only the first is listed.
         remove_overlaps(&mut pieces, |piece| piece.span);
         pieces.truncate(MAX_PIECES);
         pieces

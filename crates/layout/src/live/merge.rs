@@ -43,20 +43,19 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
                 layer.remarks.retain(|remark| remark != SEALED);
             }
         }
-        // The kernel knows the arrays described by firmware metadata, and the layers on them.
         None if layer.kind.is_firmware_raid() => {
             let children = vec![live.clone()];
             let bare = Layer::new(layer.kind, Facts::Opaque, layer.below, layer.drive);
             layer = Layer { uuid: layer.uuid, logical: layer.logical, children, ..bare };
         }
-        // The kernel has something else there. [`super::compare`] reports it, and the disk's view is kept.
+        // [`super::compare`] reports the difference; the disk's view is kept.
         None if is_volume(live) && is_volume(&layer) => {}
         None => layer.children = merge_children(layer.children, std::slice::from_ref(live)),
     }
     layer
 }
 
-/// Whether a layer has a header of its own, so that there can be only one such layer in a place.
+/// There can be only one such layer in a place.
 fn is_volume(layer: &Layer) -> bool {
     matches!(
         layer.facts,
@@ -75,15 +74,15 @@ fn merge_children(on_disk: Vec<Layer>, live: &[Layer]) -> Vec<Layer> {
             None => layer,
         })
         .collect();
-    // A place has only one content: if both views have one and they differ, the disk's is kept.
+    // If both views have different contents, the disk's is kept.
     let has_content = merged.iter().any(is_volume);
     added.retain(|layer| !(has_content && is_volume(layer)));
     merged.extend(added);
     merged
 }
 
-/// Collects the layers among `live` that are neither in `known` nor on the way to one. Instead of layers on the
-/// way, and of those that the disk never shows, those above them are collected.
+/// Collects the layers among `live` that are neither in `known` nor on the way to one. In place of those on the way,
+/// and of those that the disk never shows, the layers above are collected.
 fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
     for layer in live {
         if known.iter().any(|known| std::ptr::eq(*known, layer)) {
@@ -97,7 +96,7 @@ fn leftovers(live: &[Layer], known: &[&Layer], added: &mut Vec<Layer>) {
     }
 }
 
-/// Whether a volume is a part of another one, which LVM lists only on request (`lvs -a`).
+/// LVM lists such a part only on request (`lvs -a`).
 fn is_hidden(layer: &Layer) -> bool {
     layer.kind == Content::LogicalVolume && (layer.name.ends_with(')') || is_part_of_volume(&layer.name))
 }
@@ -106,8 +105,8 @@ fn contains(layer: &Layer, other: &Layer) -> bool {
     layer.children.iter().any(|child| std::ptr::eq(child, other) || contains(child, other))
 }
 
-/// Returns the live layer that corresponds to `layer` on the disk: one of the same kind, and for a volume of
-/// the same name. Mappings of the kernel in between (a mirror's images, the integrity layer of LUKS) are skipped.
+/// The live layer that corresponds to `layer`: of the same kind, and for a volume of the same name. Mappings of the
+/// kernel in between (a mirror's images, the integrity layer of LUKS) are skipped.
 pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
     let is_same = |other: &Layer| {
         other.kind == layer.kind && (layer.kind != Content::LogicalVolume || volume(other) == volume(layer))
@@ -120,7 +119,6 @@ pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer>
             live.iter().filter(is_between).find_map(|other| partner(layer, &other.children))
         }
         [only] => Some(only),
-        // Several partitions of a nested table: the one at the same position.
         _ => same.into_iter().find(|other| other.below.start() == layer.below.start()),
     }
 }

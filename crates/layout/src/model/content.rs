@@ -1,14 +1,13 @@
 //! Kinds of content: file systems, volumes, and what is recognised only by its signature.
 //!
-//! Nothing is decided by a name. Whatever this crate reads is a variant, so that the compiler finds the places
-//! that must handle a new one. Whatever is recognised only by its signature is data ([`Named`]) with a class.
+//! Nothing is decided by a name. What this crate reads is a variant, so that the compiler finds the places that must
+//! handle a new one. What is recognised only by its signature is data ([`Named`]) with a class.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-/// An enum with the name of each variant.
 macro_rules! with_names {
     ($(#[$of:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$of])*
@@ -148,7 +147,7 @@ impl FsKind {
         matches!(self, Self::Vfat | Self::Ntfs)
     }
 
-    /// The file system that the kernel mounts under this name. A ZFS pool is mounted without naming the device.
+    /// By its mount name. A ZFS pool is mounted without naming the device.
     pub(crate) fn mounted(name: &str) -> Option<Self> {
         Self::from_name(name).filter(|kind| !matches!(kind, Self::Jbd | Self::Swap | Self::Zfs))
     }
@@ -178,7 +177,6 @@ impl Content {
         if let Self::FileSystem(kind) = self { Some(kind) } else { None }
     }
 
-    /// Its class, if it is recognised only by its signature.
     const fn class(self) -> Option<Class> {
         if let Self::Named(named) = self { Some(named.class) } else { None }
     }

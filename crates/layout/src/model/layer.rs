@@ -330,8 +330,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// The end of NTFS with the copy of its boot sector, which is in the cluster after its recorded end. A copy
-    /// that is farther away is that of a larger NTFS: ntfsresize leaves it there.
+    /// NTFS with the copy of its boot sector in the cluster after its recorded end. A copy farther away is
+    /// ntfsresize's, from a larger NTFS.
     fn end_of_ntfs(&self) -> Option<ByteCount> {
         let extent = self.extent?;
         let cluster = extent.checked_add(self.block)?;

@@ -140,7 +140,6 @@ pub enum Unclaimed {
 }
 
 impl Partition {
-    /// A partition of which only the place is known; `None` if its end exceeds 64 bits.
     pub(crate) fn at(number: u32, start: Lba, count: LbaCount, block: BlockSize) -> Option<Self> {
         Some(Self {
             number,
@@ -361,7 +360,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// A stack that lists nothing.
     pub(crate) const fn empty(kind: TableKind, block: BlockSize) -> Self {
         Self {
             kind,

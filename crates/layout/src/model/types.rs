@@ -1,7 +1,7 @@
 //! Partition types and their names.
 //!
-//! A GUID is kept in its byte order on disk (the first three fields little endian, UEFI specification,
-//! appendix A); only this module's conversions from and to text reorder it.
+//! A GUID is kept in its byte order on disk (the first three fields little endian, UEFI specification, appendix A);
+//! only this module's conversions from and to text reorder it.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -88,7 +88,7 @@ pub fn mbr_text(id: u8) -> String {
     format!("{id:x}")
 }
 
-/// Whether it is the type of a part of a Windows dynamic disk (LDM): its data, or its database.
+/// Of a Windows dynamic disk (LDM).
 pub(super) fn is_dynamic(kind: &PartitionType) -> bool {
     const MBR: u8 = 0x42;
     const GPT: [[u8; 16]; 2] =
@@ -100,12 +100,11 @@ pub(super) fn is_dynamic(kind: &PartitionType) -> bool {
     }
 }
 
-/// Whether it is the type of the database of a Windows dynamic disk, which lists the volumes of the other parts.
 pub(super) fn is_dynamic_database(kind: &PartitionType) -> bool {
     matches!(kind, PartitionType::Guid(_)) && name(kind) == Some("Microsoft LDM metadata")
 }
 
-/// Parses a GUID constant into its bytes on disk at compile time. Anything but a GUID fails the build.
+/// At compile time. Anything but a GUID fails the build.
 pub(crate) const fn guid(text: &str) -> [u8; 16] {
     const fn digit(c: u8) -> u8 {
         match c {

@@ -1,7 +1,5 @@
-//! A layer's address space: which of its bytes are where on the drive.
-//!
-//! Bytes that are not mapped (a segment on another disk, another member's chunk, an encrypted payload) cannot be
-//! read, and reading them is an error.
+//! A layer's address space: which of its bytes are where on the drive. Bytes that are not mapped (on another disk or
+//! member, or encrypted) cannot be read.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -82,7 +80,6 @@ impl<'a> View<'a> {
     }
 }
 
-/// The part of the run `span` of the new space, which is `wanted` on the device below, that is on `piece` of that.
 fn cut(piece: &Piece, span: Span, wanted: Span) -> Option<Piece> {
     let common = piece.span.common(wanted)?;
     let into_wanted = common.start().checked_since(wanted.start())?;
@@ -94,7 +91,7 @@ fn cut(piece: &Piece, span: Span, wanted: Span) -> Option<Piece> {
     })
 }
 
-/// Removes from a sorted list what begins before the end of the item before it.
+/// Removes what begins before the end of the item before it.
 pub(crate) fn remove_overlaps<T>(sorted: &mut Vec<T>, span: impl Fn(&T) -> Span) {
     let mut end = ByteOffset::ZERO;
     sorted.retain(|item| {

@@ -1,5 +1,4 @@
-//! Marks at the end of a medium: members of firmware RAIDs, and of DRBD. (md members with their superblock at the
-//! end are found by the reader of md.)
+//! Marks at the end of a medium: members of firmware RAIDs, and of DRBD. (The reader of md finds its own.)
 //!
 //! The nearest marks of a whole disk are tried before its start, all others only if the start shows nothing.
 //! Positions, in sectors of 512 bytes, and magics: util-linux, libblkid/src/superblocks/*_raid.c and drbd.c.
@@ -10,7 +9,7 @@ use straddle_units::{ByteCount, ByteOffset, KERNEL_SECTOR, Span};
 use crate::model::content::{Class, Content, Named, VolumeKind};
 use crate::reader::Reader;
 
-/// One row: a sector `backs` sectors before the end is a mark of `content` if `confirm` accepts it.
+/// A sector `backs` sectors before the end is a mark of `content` if `confirm` accepts it.
 struct Mark {
     backs: &'static [u64],
     content: Content,
@@ -25,7 +24,6 @@ const DRBD: Content = Content::Volume(VolumeKind::Drbd);
 const DDF: Content = Content::Volume(VolumeKind::Ddf);
 const ISW: Content = Content::Volume(VolumeKind::Isw);
 
-/// A member of a kind known only by name.
 const fn array(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::Array })
 }
@@ -57,24 +55,21 @@ const DISKS: [Mark; 9] = [
     }),
 ];
 
-/// The mark of JMicron has only two bytes, so it is tried last.
+/// The magic has only two bytes.
 const LAST: [Mark; 1] = [mark(&[1], array("jmicron_raid_member"), is_jmicron)];
 
-/// How many sectors before the end most marks of whole disks are: all but some of Promise's.
+/// Most marks of whole disks are nearer: all but some of Promise's.
 const NEAR: u64 = 257;
 
-/// Identifies the end of a whole disk by its nearest marks, in a few reads.
 pub(super) fn near(reader: &Reader<'_>, span: Span) -> Option<Content> {
     marks(reader, span, true, |back| back <= NEAR).next().map(|(content, _)| content)
 }
 
-/// Identifies the end of a part of a disk by all marks, of a whole disk by those that [`near`] leaves.
 pub(super) fn identify(reader: &Reader<'_>, span: Span, is_disk: bool) -> Option<Content> {
     let is_asked = move |back| !is_disk || back > NEAR;
     marks(reader, span, is_disk, is_asked).next().map(|(content, _)| content)
 }
 
-/// Returns every mark at the end of `span`, with its sector.
 pub(super) fn all<'r>(
     reader: &'r Reader<'_>,
     span: Span,
@@ -83,7 +78,7 @@ pub(super) fn all<'r>(
     marks(reader, span, is_disk, |_| true)
 }
 
-/// Sectors before the end that are read together: how far back the first is, and how many there are.
+/// Read together: how far back the first sector is, and how many there are.
 const TOGETHER: [(u64, u64); 2] = [(16, 16), (257, 3)];
 
 fn marks<'r>(
@@ -93,7 +88,6 @@ fn marks<'r>(
     is_asked: impl Fn(u64) -> bool + 'r,
 ) -> impl Iterator<Item = (Content, Span)> + 'r {
     let sectors = KERNEL_SECTOR.blocks_floor(span.len()).get();
-    // A smaller disk cannot be a member.
     let place = move |back: u64| -> Option<ByteOffset> {
         let sector = sectors.checked_sub(back).filter(|_| sectors >= 128)?;
         span.start().checked_add(ByteCount::new(sector * KERNEL_SECTOR.get()))

@@ -13,10 +13,8 @@ const fn file_system(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::FileSystem })
 }
 
-/// Swap space with the image of a hibernated system.
 const SWSUSPEND: Content = Content::Named(Named { name: "swsuspend", class: Class::Hibernation });
 
-/// A row for a file system; [`Magic::class`] changes it to another class.
 pub(super) const fn row(places: &'static [usize], magic: &'static [u8], name: &'static str) -> Magic {
     super::row(places, magic, file_system(name))
 }
@@ -31,21 +29,20 @@ const fn checked(
 }
 
 impl Magic {
-    /// The same row for a content of another class.
     pub(super) const fn class(self, class: Class) -> Self {
         let name = self.content.name();
         Self { content: Content::Named(Named { name, class }), ..self }
     }
 }
 
-/// The magic of bcachefs, in the place where bcache has its own (`BCACHEFS_SB_MAGIC`); its first versions have bcache's.
+/// In the place of bcache's (`BCACHEFS_SB_MAGIC`); its first versions have bcache's.
 const BCACHEFS: &[u8] = b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF";
-/// Offset of the volume recognition sequence of ECMA-167.
+/// ECMA-167.
 const RECOGNITION: usize = 32 * 1024;
 const GFS: &[u8] = b"\x01\x16\x19\x70";
-/// The last but one word of System V's superblock, which is in one of four places.
+/// The last but one word of the superblock, in one of four places.
 const SYSV: &[usize] = &[512 + 504, 9 * 1024 + 512 + 504, 15 * 1024 + 512 + 504, 18 * 1024 + 512 + 504];
-/// The third block, whose size may be 512 to 4096.
+/// Of 512 to 4096 bytes.
 const THIRD_BLOCK: &[usize] = &[1024, 2048, 4096, 8192];
 /// The first block of an Amiga's table is one of the first 16 (`RDB_ALLOCATION_LIMIT`, block/partitions/amiga.c).
 const AMIGA: [usize; 16] = {
@@ -63,13 +60,13 @@ const PAGES: [usize; 5] = [4096, 8192, 16384, 32768, 65536];
 const SUSPENDED: [&[u8]; 5] =
     [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"];
 
-/// UDF, tried before ISO 9660 because a medium can be both.
+/// Before ISO 9660: a medium can be both.
 pub(super) static UDF: [Magic; 2] = [
     checked(&[RECOGNITION + 1], b"BEA01", "udf", is_udf).class(Class::Optical),
     checked(&[RECOGNITION + 1], b"CD001", "udf", is_udf).class(Class::Optical),
 ];
 
-/// Members and volumes, in the order in which libblkid tries them.
+/// In the order of libblkid.
 pub(super) const MEMBERS: &[Magic] = &[
     row(&[9 * 512 + 32], b"\xF0\x16\x78\x5A", "hpt37x_raid_member").class(Class::Array),
     row(&[9 * 512 + 32], b"\xFD\x16\x78\x5A", "hpt37x_raid_member").class(Class::Array),
@@ -121,7 +118,6 @@ pub(super) const FILE_SYSTEMS: &[Magic] = &[
     checked(&[SUPERBLOCK_64K + 4], b"\x8B\x42\x3C\x10", "scoutfs_meta", is_scoutfs_meta),
     checked(&[SUPERBLOCK_64K + 4], b"\x8B\x42\x3C\x10", "scoutfs_data", |w, at| !is_scoutfs_meta(w, at)),
     super::row(&[RECOGNITION + 9], b"CDROM", Content::FileSystem(FsKind::Iso9660)),
-    // In either byte order.
     row(SYSV, b"\x20\x7E\x18\xFD", "sysv"),
     row(SYSV, b"\xFD\x18\x7E\x20", "sysv"),
 ];
@@ -152,7 +148,7 @@ pub(super) const TABLES: &[Magic] = &[
     row(&[0x1C7, 0x1D3, 0x1DF, 0x1EB], b"PARTEDATARI", "atari").class(Class::Table),
 ];
 
-/// Contents of any class with a magic of only two or three bytes, tried last.
+/// Tried last: magics of only two or three bytes.
 pub(super) const WEAK: &[Magic] = &[
     checked(&[0], b"HM", "LVM1_member", |w, _| matches!(le16(w.from(0), 2), 1 | 2)).class(Class::Member),
     checked(&[88], b"CS", "cs_fvault2", |w, _| {
@@ -185,7 +181,6 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Magic> {
     UDF.iter().chain(MEMBERS).chain(FILE_SYSTEMS).chain(TABLES).chain(WEAK)
 }
 
-/// Recognises contents whose magic has several places and byte orders; returns the magic's offset too.
 pub(super) fn by_rule(window: &Window<'_>) -> Option<(Content, usize)> {
     let ufs = ufs_at(window).map(|at| (file_system("ufs"), at));
     ufs.or_else(|| suspended_at(window).map(|at| (SWSUSPEND, at)))

@@ -10,23 +10,21 @@ use straddle_units::{BlockSize, ByteOffset, Lba, LbaCount};
 use crate::model::stack::{Partition, Stack, TableKind};
 use crate::reader::Reader;
 
-/// Its name: blkid's PTTYPE.
 pub(crate) const NAME: &str = "bsd";
 /// The first and the last bytes of the magic numbers (`DISKMAGIC`).
 pub(crate) const MAGIC: &[u8] = b"\x57\x45\x56\x82";
-/// Where a label may be from the start of its slice: in the second sector, or after the boot block in the first.
+/// In the second sector, or after the boot block in the first.
 pub(crate) const PLACES: [usize; 3] = [512, 64, 128];
 pub(crate) const MAGIC_2: usize = 132;
 const SECTOR_SIZE: usize = 40;
 const COUNT: usize = 138;
 const ENTRIES: usize = 148;
 const ENTRY_BYTES: usize = 16;
-/// As many entries as fit in a sector with the label.
 const MAX_ENTRIES: usize = (512 - ENTRIES) / ENTRY_BYTES;
-/// The entry "c", which as a rule is all of the slice or the disk.
+/// The entry "c", usually all of the slice or the disk.
 const WHOLE: usize = 2;
 
-/// An entry, in sectors.
+/// In sectors.
 #[derive(Clone, Copy)]
 struct Entry {
     offset: u64,
@@ -34,8 +32,8 @@ struct Entry {
     is_used: bool,
 }
 
-/// The label of the slice of `reader`, which begins at byte `start` of its disk: its sector size, and the partitions in
-/// the slice, with starts that count from there. `None` if there is none.
+/// The label of the slice of `reader`, which begins at byte `start` of its disk: its sector size, and the partitions
+/// in the slice, counted from its start.
 pub(crate) fn label(reader: &Reader<'_>, start: ByteOffset) -> Option<(BlockSize, Vec<Partition>)> {
     let head = reader.head();
     let is_label = |at: &usize| has(head, *at, MAGIC) && has(head, at + MAGIC_2, MAGIC);
@@ -55,7 +53,6 @@ pub(crate) fn label(reader: &Reader<'_>, start: ByteOffset) -> Option<(BlockSize
     Some((block, listed.filter_map(partition).collect()))
 }
 
-/// The same label as a table; `None` if it has no partitions.
 pub(crate) fn stack(slice: &dyn Medium, start: ByteOffset) -> Option<Stack> {
     let reader = Reader::open(slice, BlockSize::B512).ok()?;
     let (block, partitions) = label(&reader, start).filter(|(_, partitions)| !partitions.is_empty())?;
@@ -72,7 +69,7 @@ fn entries(label: &[u8]) -> Vec<Entry> {
     (0..count).map(entry).collect()
 }
 
-/// Whether offsets count from the slice, as FreeBSD's where "c" begins at 0. OpenBSD's "c" is the whole disk.
+/// FreeBSD's "c" begins at 0. OpenBSD's "c" is the whole disk.
 fn counts_from_slice(entries: &[Entry], first: u64, len: u64) -> bool {
     match entries.get(WHOLE) {
         Some(whole) if whole.count != 0 => whole.offset == 0 && whole.count <= len,

@@ -1,5 +1,5 @@
-//! Checks of partitions against each other and against the table's own structures, for every kind of table. At most
-//! [`MAX_OVERLAPS`] of each kind are reported: a table in which everything overlaps costs no more than a correct one.
+//! Checks of partitions against each other and the table's own structures. At most [`MAX_OVERLAPS`] of each kind are
+//! reported: a table in which everything overlaps costs no more than a correct one.
 
 use straddle_units::{ByteOffset, Span};
 
@@ -8,20 +8,18 @@ use crate::model::stack::{Partition, Problem, Role, Structure};
 
 const MAX_OVERLAPS: usize = 16;
 
-/// The partitions that reach past the end of the medium.
 pub(crate) fn out_of_range(partitions: &[Partition], end: ByteOffset) -> impl Iterator<Item = Problem> {
     partitions.iter().filter(move |partition| partition.span.end() > end).map(move |partition| {
         Problem::OutOfRange { number: partition.number, at: partition.span.start().max(end) }
     })
 }
 
-/// Returns the pairs of partitions that share bytes, in order of their start.
 pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
     let mut sorted: Vec<&Partition> =
         partitions.iter().filter(|partition| !partition.span.is_empty()).collect();
     sorted.sort_by_key(|partition| (partition.span.start(), partition.number));
     let mut problems = Vec::new();
-    // Earlier partitions that reach past the start of the present one: in a correct table only a container.
+    // Earlier partitions that reach past the present start: in a correct table only a container.
     let mut open: Vec<&Partition> = Vec::new();
     for partition in sorted {
         open.retain(|earlier| earlier.span.end() > partition.span.start());
@@ -40,8 +38,8 @@ pub(crate) fn overlaps(partitions: &[Partition]) -> Vec<Problem> {
     problems
 }
 
-/// Returns the partitions with a structure of their own table in them. A container is there for records, the marker of an
-/// unfinished move for whatever is in its way, and a primary partition over a record overlaps the container.
+/// A structure of the table in a partition. Records in their container, whatever is in the way of the marker of an
+/// unfinished move, and a primary partition over a record, which overlaps the container, do not count.
 pub(crate) fn inside(
     partitions: &[Partition],
     structures: impl IntoIterator<Item = (Structure, Span)>,
@@ -56,7 +54,6 @@ pub(crate) fn inside(
     structures.into_iter().filter_map(over).take(MAX_OVERLAPS).collect()
 }
 
-/// Whether one of the two is the container of the other.
 fn is_container_of(one: &Partition, other: &Partition) -> bool {
     matches!(
         (one.role, other.role),

@@ -1,6 +1,5 @@
-//! The positions of fields in partition tables, for reading and for writing.
-//!
-//! Invariants: each number is defined here once (UEFI 2.10, section 5.2.1 and tables 5-5 and 5-6).
+//! The positions of fields in partition tables, each defined here once for reading and writing (UEFI 2.10, section
+//! 5.2.1 and tables 5-5 and 5-6).
 
 /// A master boot record, or an extended boot record, which has the same format.
 pub mod mbr {

@@ -1,5 +1,4 @@
-//! What a partition table leaves free, and nothing else decides that. For a table that is read there is
-//! [`Stack::free`]; for one that is being edited, [`boot_area`] and [`taken`].
+//! What a partition table leaves free: [`Stack::free`] if it is read, [`boot_area`] and [`taken`] if it is edited.
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, LbaCount, MIB, Span};
 
@@ -22,7 +21,7 @@ pub fn taken(
     let mut taken = Vec::new();
     for (span, role) in listed {
         match role {
-            // It begins with a record, also if no logical partition uses that.
+            // It begins with a record, used or not.
             Role::Extended if is_logical => taken.extend(span.pieces(block.bytes()).next()),
             Role::Primary | Role::Extended => taken.push(span),
             Role::Logical { ebr } => {
@@ -35,8 +34,8 @@ pub fn taken(
 }
 
 impl Stack {
-    /// The bytes that this table lets partitions have, on a medium of `size` bytes: the range that a GPT records, and on
-    /// an MBR disk all after the [`boot_area`] that 32 bits can count.
+    /// The bytes that this table lets partitions have, on a medium of `size` bytes: the range that a GPT records, or
+    /// all after the [`boot_area`] that 32 bits can count.
     fn allowed(&self, size: ByteCount) -> Option<Span> {
         let (low, high) = if let Some(usable) = self.usable {
             (usable.start(), usable.end())
@@ -50,7 +49,7 @@ impl Stack {
         Span::between(low, self.before_backup(high))
     }
 
-    /// Where partitions may end if only the kernel lists them: before the backup of a GPT, or the last end.
+    /// If only the kernel lists the partitions: before the backup of a GPT, or the last end.
     fn before_backup(&self, end: ByteOffset) -> ByteOffset {
         let backup = ByteCount::new(GPT_ARRAY).checked_add(self.block.bytes());
         let before = backup.and_then(|backup| end.checked_back(backup)).unwrap_or(end);
@@ -78,7 +77,7 @@ impl Stack {
         };
         let others =
             self.partitions.iter().filter(|p| p.number != partition.number).map(|p| (p.span, p.role));
-        // Its own record, which normally lies before it, stays as well.
+        // Its own record, normally before it, stays as well.
         let record = match partition.role {
             Role::Logical { ebr } => Span::of_blocks(ebr, LbaCount::new(1), self.block),
             Role::Primary | Role::Extended => None,

@@ -1,7 +1,7 @@
 //! GUID partition tables (UEFI specification, chapter 5): choosing the copy and the block size.
 //!
-//! A table is used only if one of its copies has passed every check of [`copy`]. The primary copy takes
-//! precedence over the backup, and what is wrong with the other copy is a [`Problem`].
+//! A copy is used only if it has passed every check of [`copy`], the primary one before the backup. What is wrong
+//! with the other copy is a [`Problem`].
 
 mod copy;
 
@@ -17,10 +17,9 @@ use copy::{Broken, GptCopy, Header, RawEntry};
 
 const PRIMARY_LBA: Lba = Lba::new(1);
 
-/// The size in bytes of the array before the backup's header, as every tool writes it.
+/// In bytes, before the backup's header, as every tool writes it.
 pub(crate) const BACKUP_ARRAY: u64 = 128 * 128;
 
-/// A usable table.
 pub(crate) struct GptTable {
     copy: GptCopy,
     pub(crate) problems: Vec<Problem>,
@@ -28,12 +27,7 @@ pub(crate) struct GptTable {
 
 pub(crate) enum Search {
     Table(Box<GptTable>),
-    /// There is at least a header, but no usable copy.
-    Unusable {
-        block: BlockSize,
-        at: ByteOffset,
-        why: String,
-    },
+    Unusable { block: BlockSize, at: ByteOffset, why: String },
     Nothing,
 }
 
@@ -43,7 +37,7 @@ pub(crate) enum Depth {
     Both,
 }
 
-/// Searches for a table in the sizes of `groups`, in order; of one group that which fits the medium best.
+/// In order of `groups`; of one group the table that fits the medium best.
 pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth) -> Search {
     let mut unusable = Search::Nothing;
     for group in groups {
@@ -56,7 +50,7 @@ pub(crate) fn find(reader: &Reader<'_>, groups: &[Vec<BlockSize>], depth: Depth)
     unusable
 }
 
-/// Searches for a table in each block size of `group`: first for a good primary copy, then for a good backup.
+/// First for a good primary copy in each block size, then for a good backup.
 fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Search {
     let (mut primaries, mut broken) = (Vec::new(), Vec::new());
     for block in group.iter().copied() {
@@ -90,7 +84,7 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Sear
     }
 }
 
-/// Where a backup that another disk has left at the end of the medium begins; no primary header is on this medium.
+/// Left at the end of the medium by another disk; no primary header is on this medium.
 pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     USUAL.into_iter().find_map(|block| {
         let last = last_block(reader, block)?;
@@ -121,7 +115,6 @@ pub fn is_gpt_header(medium: &dyn Medium, at: ByteOffset) -> bool {
     USUAL.into_iter().any(is_one)
 }
 
-/// Returns the position of the backup's header and its partitions, if both copies are good.
 pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffset, Vec<Partition>)> {
     let primary = GptCopy::read(reader, block, PRIMARY_LBA).ok()?;
     let copy = GptCopy::read(reader, block, primary.header.alternate).ok()?;
@@ -129,13 +122,12 @@ pub(crate) fn backup(reader: &Reader<'_>, block: BlockSize) -> Option<(ByteOffse
     Some((table.header().at, table.partitions().0))
 }
 
-/// The bytes from the end of block `last` to that of the medium. A stale table's end is elsewhere.
+/// A stale table's end is elsewhere.
 fn distance_to_end(reader: &Reader<'_>, block: BlockSize, last: Lba) -> u128 {
     let end = (u128::from(last.get()) + 1) * u128::from(block.get());
     end.abs_diff(u128::from(reader.len().get()))
 }
 
-/// The last whole block of the medium, if there is one after the primary header.
 fn last_block(reader: &Reader<'_>, block: BlockSize) -> Option<Lba> {
     block.blocks_floor(reader.len()).last_lba().filter(|last| *last > PRIMARY_LBA)
 }
@@ -144,7 +136,7 @@ fn byte_of(lba: Lba, block: BlockSize) -> ByteOffset {
     lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX))
 }
 
-/// Searches for the backup where the broken primary header points, otherwise in the last block.
+/// Where the broken primary header points, otherwise in the last block.
 fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Result<GptCopy, Broken> {
     let last = last_block(reader, block);
     let said = primary.other.filter(|other| *other > PRIMARY_LBA && Some(*other) < last);
@@ -154,7 +146,6 @@ fn find_backup(reader: &Reader<'_>, block: BlockSize, primary: &Broken) -> Resul
     GptCopy::read(reader, block, last.unwrap_or(Lba::new(u64::MAX)))
 }
 
-/// Makes the table of a good primary copy, with the problems of its backup.
 fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> GptTable {
     let header = &primary.header;
     let block = header.block;
@@ -170,7 +161,6 @@ fn with_primary(reader: &Reader<'_>, primary: GptCopy, depth: Depth) -> GptTable
     GptTable { copy: primary, problems }
 }
 
-/// Checks the backup that a good primary copy points to; `last` is the last block of the medium.
 fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Problem> {
     let block = primary.block;
     let at = byte_of(primary.alternate, block);
@@ -195,7 +185,6 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
     }
 }
 
-/// Makes the table of a good backup whose primary copy is broken.
 fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> GptTable {
     let (block, at, lba) = (backup.header.block, backup.header.at, backup.header.my_lba);
     let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.to_string() }];
@@ -206,12 +195,11 @@ fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> GptTab
 }
 
 impl GptTable {
-    /// The header of the copy that is used.
     pub(crate) const fn header(&self) -> &Header {
         &self.copy.header
     }
 
-    /// Where the table is: the protective MBR, the copy in use, and the place of the other outside.
+    /// The protective MBR, the copy in use, and the place of the other.
     pub(crate) fn structures(&self) -> Vec<(Structure, Span)> {
         let (header, block, one) = (self.header(), self.header().block, LbaCount::new(1));
         let array = LbaCount::new(header.array.len().get().div_ceil(block.get()));
@@ -236,7 +224,6 @@ impl GptTable {
         [Some(mbr), own_header, Some((own, header.array)), of_other()].into_iter().flatten().collect()
     }
 
-    /// Returns the partitions, and the problems of entries that are unusable.
     pub(crate) fn partitions(&self) -> (Vec<Partition>, Vec<Problem>) {
         let mut partitions = Vec::with_capacity(self.copy.listing.used.len());
         let mut problems = Vec::new();
@@ -251,7 +238,6 @@ impl GptTable {
     }
 }
 
-/// Returns the partition of an entry, or why the entry is unusable.
 fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     let bytes = &entry.bytes;
     let (start, last) = (Lba::new(le64(bytes, entry::START)), Lba::new(le64(bytes, entry::LAST)));

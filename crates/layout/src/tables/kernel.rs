@@ -5,12 +5,10 @@ use straddle_units::{BlockSize, Lba};
 
 use crate::model::stack::{MAX_PARTITIONS, Partition, Problem, Role, Stack, TableKind};
 
-/// Returns the stack that the kernel lists, in order of number; `block` is the device's logical block size. A
-/// captured tree may list what no kernel would: of several partitions with one number the first counts, and
-/// at most [`MAX_PARTITIONS`] are kept.
+/// The stack that the kernel lists, in order of number; `block` is the device's logical block size. Of several
+/// partitions with one number (in a captured tree) the first counts, and at most [`MAX_PARTITIONS`] are kept.
 pub fn kernel_stack(partitions: &[KernelPartition], block: BlockSize) -> Stack {
-    // The kernel lists an MBR extended partition with two sectors of 512 bytes, or with one block if that is
-    // larger, whatever its real size (block/partitions/msdos.c).
+    // The size that the kernel shows for an extended partition (block/partitions/msdos.c).
     let container = block.get().max(1024);
     let role = |partition: &KernelPartition| {
         let is_small = partition.span.len().get() <= container && partition.number <= 4;

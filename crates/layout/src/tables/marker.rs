@@ -1,5 +1,4 @@
-//! The entry that marks a disk whose partitions are being moved by `straddle realign`. It counts in any copy of the
-//! table, whichever copy is used otherwise.
+//! The entry, in any copy of a table, that marks a disk whose partitions are being moved by `straddle realign`.
 
 use straddle_device::{Medium, ReadError};
 use straddle_units::{ByteOffset, Span};

@@ -18,13 +18,13 @@ use crate::tables::check;
 use crate::tables::format::mbr::{ACTIVE, DISK_ID_AT, ENTRIES_AT, ENTRY_BYTES, SIGNATURE};
 pub(crate) use crate::tables::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
 
-/// The number of the first logical partition: 1 to 4 belong to the MBR, used or not.
+/// 1 to 4 belong to the MBR, used or not.
 const FIRST_LOGICAL: u32 = 5;
-/// The type of Minix's partitions, and of those within one.
+/// Of Minix's partitions, and of those within one.
 const MINIX: u8 = 0x81;
 
-/// The table `stack` in a partition of `len` bytes at byte `base` of its disk. Minix's subpartitions count from the start
-/// of the disk (`parse_minix`, block/partitions/msdos.c), and in the result, as others do, from that of the partition.
+/// Minix's subpartitions count from the start of the disk (`parse_minix`, block/partitions/msdos.c); in the result,
+/// from that of their partition at byte `base`.
 pub(crate) fn of_minix(stack: Stack, base: ByteOffset, len: ByteCount) -> Stack {
     let is_minix = |partition: &&Partition| partition.kind == PartitionType::Mbr(MINIX);
     let Some(lead) = Lba::from_bytes_exact(base, stack.block) else { return stack };
@@ -67,12 +67,10 @@ impl Entry {
         self.is_used() && is_extended(self.id)
     }
 
-    /// The bytes that the entry lists, in a table at the start of the disk.
     pub(crate) fn span(&self, block: BlockSize) -> Option<Span> {
         Span::of_blocks(self.start, self.count, block)
     }
 
-    /// Whether the container at `span` begins with a record that lists something inside it.
     pub(crate) fn first_record(&self, reader: &Reader<'_>, span: Span, block: BlockSize) -> bool {
         let Some(ebr) = read_table(reader, span.start()) else { return false };
         let is_inside = |entry: &Self| {
@@ -84,7 +82,7 @@ impl Entry {
         ebr.has_valid_status() && listed.peek().is_some() && listed.all(is_inside)
     }
 
-    /// The partition that this entry of a table at `base` lists. With 32-bit fields it is never `None`.
+    /// In a table at `base`. With 32-bit fields it is never `None`.
     fn partition(&self, number: u32, base: Lba, role: Role, block: BlockSize) -> Option<Partition> {
         let start = base.checked_add(LbaCount::new(self.start.get()))?;
         Some(Partition {
@@ -96,7 +94,6 @@ impl Entry {
     }
 }
 
-/// A sector with the signature of an MBR or EBR.
 #[derive(Clone, Debug)]
 pub(crate) struct Mbr {
     pub(crate) entries: [Entry; 4],
@@ -104,7 +101,6 @@ pub(crate) struct Mbr {
 }
 
 impl Mbr {
-    /// Parses the table in a sector, if the sector is complete and signed.
     pub(crate) fn parse(sector: &[u8]) -> Option<Self> {
         has(sector, SIGNATURE_AT, SIGNATURE).then(|| Self {
             entries: std::array::from_fn(|i| {
@@ -114,32 +110,29 @@ impl Mbr {
         })
     }
 
-    /// The position of entry `slot`, from 0.
     pub(crate) fn entry_at(slot: usize) -> ByteOffset {
         ByteOffset::new(u64::try_from(ENTRIES_AT + slot * ENTRY_BYTES).unwrap_or(0))
     }
 
-    /// Whether every status byte is valid; a boot sector has code or text there.
+    /// A boot sector has code or text there.
     pub(crate) fn has_valid_status(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.status, 0 | ACTIVE))
     }
 
-    /// The slot of the entry that protects a GPT: Linux requires LBA 1 (`pmbr_part_valid`, efi.c).
+    /// Linux requires LBA 1 (`pmbr_part_valid`, efi.c).
     pub(crate) fn protective(&self) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == PROTECTIVE && entry.start == Lba::new(1))
     }
 
-    /// The slot of an entry with the protective type, wherever it starts.
     pub(crate) fn protective_anywhere(&self) -> Option<usize> {
         self.protective().or_else(|| self.entries.iter().position(|entry| entry.id == PROTECTIVE))
     }
 
-    /// The entries that list partitions of their own, with their slots.
     pub(crate) fn ordinary(&self) -> impl Iterator<Item = (usize, &Entry)> {
         self.entries.iter().enumerate().filter(|(_, entry)| entry.is_used() && entry.id != PROTECTIVE)
     }
 
-    /// Those of them that show where partitions begin. The entry of type 0 of a hybrid ISO image begins with the MBR.
+    /// Those that show where partitions begin. The entry of type 0 of a hybrid ISO image begins with the MBR.
     pub(crate) fn placed(&self) -> impl Iterator<Item = &Entry> {
         self.ordinary().map(|(_, entry)| entry).filter(|entry| entry.id != 0 || entry.start > Lba::new(0))
     }
@@ -148,7 +141,7 @@ impl Mbr {
         self.ordinary().next().is_some()
     }
 
-    /// The entries that make this a hybrid MBR, by number: those with a type (`is_pmbr_valid`, efi.c).
+    /// By number: those with a type (`is_pmbr_valid`, efi.c).
     pub(crate) fn hybrid(&self, block: BlockSize) -> Vec<(u32, Span)> {
         let numbered = |(slot, entry): (usize, &Entry)| {
             Some((u32::try_from(slot).ok()?.checked_add(1)?, entry.span(block)?))
@@ -156,7 +149,7 @@ impl Mbr {
         self.ordinary().filter(|(_, entry)| entry.id != 0).filter_map(numbered).collect()
     }
 
-    /// Whether all its partitions are after the MBR and on the disk, unlike boot code read as entries.
+    /// After the MBR and on the disk, unlike boot code read as entries.
     pub(crate) fn is_sensible(&self, block: BlockSize, len: ByteCount) -> bool {
         let end = ByteOffset::new(len.get());
         self.has_valid_status()
@@ -165,7 +158,6 @@ impl Mbr {
             })
     }
 
-    /// Returns the primary partitions and those of every container, and the problems of the chains.
     pub(crate) fn partitions(&self, reader: &Reader<'_>, block: BlockSize) -> (Vec<Partition>, Vec<Problem>) {
         let mut walk = Walk {
             reader,
@@ -195,8 +187,7 @@ impl Mbr {
         (partitions, walk.problems)
     }
 
-    /// The first byte that shows that the table counts in blocks of `block` bytes: a known signature at the start
-    /// of a primary partition, or an EBR at that of a container.
+    /// A byte that shows the block size: a signature at the start of a primary partition, or a container's first EBR.
     pub(crate) fn evidence(&self, reader: &Reader<'_>, block: BlockSize) -> Option<ByteOffset> {
         self.placed().find_map(|entry| {
             let span = entry.span(block)?;
@@ -210,18 +201,15 @@ impl Mbr {
     }
 }
 
-/// Reads the table in the block at `at`; `None` if it cannot be read or is not signed.
 fn read_table(reader: &Reader<'_>, at: ByteOffset) -> Option<Mbr> {
     let mut sector = [0; SECTOR_BYTES];
     reader.read(at, &mut sector).ok()?;
     Mbr::parse(&sector)
 }
 
-/// The state of following the chains of EBRs.
 struct Walk<'a> {
     reader: &'a Reader<'a>,
     block: BlockSize,
-    /// The number of the next logical partition.
     next: u32,
     /// The MBR and the EBRs read so far, in all chains.
     seen: BTreeSet<Lba>,
@@ -230,10 +218,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Follows a container's chain. Partitions count from their EBR; the link to the next from the container.
+    /// Partitions count from their EBR, the link to the next from the container.
     fn container(&mut self, container: &Entry) {
         let (mut at, mut size) = (container.start, container.count);
-        // The structure that points to the EBR at `at`; for the first EBR, the MBR.
+        // Points to the EBR at `at`; for the first EBR, the MBR.
         let mut from = ByteOffset::ZERO;
         loop {
             let Some(offset) = self.place(at) else {
@@ -253,7 +241,7 @@ impl Walk<'_> {
             self.list(&ebr, (at, size), offset, container);
             let Some(link) = ebr.entries.iter().find(|entry| entry.is_container()) else { return };
             let Some(next) = container.start.checked_add(LbaCount::new(link.start.get())) else { return };
-            // Linux follows a link out of the container as long as it is on the disk, and so does this code.
+            // As in Linux, a link out of the container is followed as long as it is on the disk.
             if link.start.get() >= container.count.get()
                 && let Some(to) = self.place(next)
             {
@@ -263,15 +251,14 @@ impl Walk<'_> {
         }
     }
 
-    /// The byte of an EBR, if it is entirely on the medium.
     fn place(&self, at: Lba) -> Option<ByteOffset> {
         let offset = at.to_bytes(self.block)?;
         let end = offset.checked_add(ByteCount::new(u64::try_from(SECTOR_BYTES).ok()?))?;
         (end <= self.reader.end()).then_some(offset)
     }
 
-    /// Lists the partitions of one EBR, for which `size` blocks are meant. The third and fourth entries are often
-    /// garbage: as in Linux, they count only if they are in those blocks and in the container.
+    /// `size` blocks are meant for the EBR. The third and fourth entries are often garbage: as in Linux, they count
+    /// only if they are in those blocks and in the container.
     fn list(&mut self, ebr: &Mbr, (at, size): (Lba, LbaCount), offset: ByteOffset, container: &Entry) {
         let area = Span::of_blocks(container.start, container.count, self.block);
         for (slot, entry) in ebr.entries.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Finding the sector size in which an MBR counts, if the disk does not state it.
 //!
-//! Contents left over from before the table are not evidence. A size other than the assumed one is taken only
-//! if the table is valid in it; content at the resulting starts begins there and fits its partition by its own
-//! account; and nothing at the starts in the assumed size contradicts it. Content that leaves space in its
-//! partition counts only if all that is written at the assumed starts is in partitions of the other size with
-//! content. Where there is none, smaller sectors are taken if only in these all partitions are on the disk.
+//! Contents left over from before the table are not evidence. Another size than the assumed one is taken only if the
+//! table is valid in it; content at the resulting starts begins there and fits its partition by its own account; and
+//! nothing at the starts in the assumed size contradicts it. Content that leaves space in its partition counts only
+//! if all that is written at the assumed starts is in such partitions. Without content, smaller sectors are taken if
+//! only in these all partitions are on the disk.
 
 use straddle_device::fields::le64;
 use straddle_device::{Medium, ReadError};
@@ -18,40 +18,36 @@ use crate::reader::Reader;
 use crate::tables::mbr::{Entry, Mbr};
 use crate::{fs, signature};
 
-/// How many of the first bytes of a partition are checked: they contain all superblocks but the last ones.
+/// All superblocks but the last ones are in these first bytes of a partition.
 const FRONT: usize = 64 * 1024;
-/// The most that a mkfs leaves unused at the end of a partition: a last group too small for its own tables,
-/// or a partial unit of another kind.
+/// A mkfs leaves no more unused at the end: a last group too small for its own tables, or another partial unit.
 const REST: u64 = 4 * MIB;
 const LEAST_REST: u64 = 64 * 1024;
-/// ext's `s_block_group_nr`, 16 bits, as an offset from the file system's start: zero except in the copies.
+/// `s_block_group_nr`, 16 bits, from the file system's start: zero except in the copies.
 const EXT_GROUP: u64 = 1024 + 0x5A;
-/// Offsets of Btrfs's superblock, of its record of its own position, and of the size of this device.
+/// Btrfs's superblock, and its records of its own position and of the size of this device.
 const BTRFS: u64 = 64 * 1024;
 const BTRFS_PLACE: u64 = BTRFS + 0x30;
 const BTRFS_SIZE: u64 = BTRFS + 0xD1;
-/// Possible offsets of a PV's label, and the offset of its device's size from there (`pv_header`).
+/// A PV's label, and from there the size of its device (`pv_header`).
 const LABELS: [u64; 4] = [0, 512, 1024, 1536];
 const PV_SIZE: u64 = 64;
 
-/// What is found where a partition would start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Nothing,
     /// Content that by its own account does not belong to that partition.
     Else,
-    /// Content that does not record its size, or leaves space in the partition.
+    /// Without a recorded size, or with space left in the partition.
     Something,
-    /// Content that fills the partition, or the first record of a container.
+    /// Fills the partition, or is the first record of a container.
     Whole,
 }
 
-/// The sizes in which an MBR might count instead of `assumed`.
 pub(crate) fn others(assumed: BlockSize) -> impl Iterator<Item = BlockSize> {
     USUAL.into_iter().chain(rare()).filter(move |size| *size != assumed)
 }
 
-/// Returns the byte that shows that `mbr` counts in blocks of `block` bytes rather than of `assumed`.
 pub(crate) fn other(
     reader: &Reader<'_>,
     mbr: &Mbr,
@@ -75,7 +71,7 @@ pub(crate) fn other(
     let contradicts = |(entry, shown): (&&Entry, &Shown)| match shown {
         Shown::Else => true,
         Shown::Whole => false,
-        // Content that is in no partition in the one size may be in this one in the other size.
+        // Content in no partition in the one size may be in this one in the other.
         Shown::Nothing | Shown::Something => is_free(entry) && is_used(entry),
     };
     if places.any(contradicts) {
@@ -92,8 +88,8 @@ pub(crate) fn other(
     spans.get(found).map(|span| span.start())
 }
 
-/// Returns the smaller sectors in which all partitions are on the disk, with the first entry that is not in those of
-/// `assumed`. A table made for such sectors is likelier than a disk that was cut short.
+/// The smaller sectors in which all partitions are on the disk, with the first entry that is not in those of
+/// `assumed`. Likelier than a disk that was cut short.
 pub(crate) fn smaller(reader: &Reader<'_>, mbr: &Mbr, assumed: BlockSize) -> Option<(BlockSize, ByteOffset)> {
     let block = BlockSize::B512;
     let is_past = |(_, entry): &(usize, &Entry)| {
@@ -142,8 +138,7 @@ pub fn other_sectors(medium: &dyn Medium, stack: &Stack) -> Result<Option<OtherS
     Ok(found)
 }
 
-/// Whether the last partition ends with the medium in blocks of `block` bytes, up to a track, and no start is on the
-/// grain of today's tools in those of 512: what they make may end at a simple fraction of the medium.
+/// Up to a track; and in blocks of 512 no start is on today's grain, whose tools may end at a simple fraction.
 fn ends_with_medium(reader: &Reader<'_>, mbr: &Mbr, block: BlockSize) -> bool {
     const TRACK: u64 = 63;
     let ends = mbr.ordinary().filter_map(|(_, entry)| Some(entry.span(block)?.end().get()));
@@ -168,7 +163,7 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
         content.file_system().and_then(|kind| fs::file_system(kind, &view)).map(|(figures, _)| figures);
     if let Some(figures) = &figures {
         let unit = figures.sector.unwrap_or(figures.block);
-        // Smaller ones cannot be mounted. Hidden sectors do not count: a moved file system keeps them.
+        // Smaller ones cannot be mounted. A moved file system keeps its hidden sectors: these do not count.
         if unit != ByteCount::ZERO && unit < block.bytes() {
             return Shown::Else;
         }
@@ -181,20 +176,18 @@ fn show(reader: &Reader<'_>, entry: &Entry, span: Span, block: BlockSize) -> Sho
     }
 }
 
-/// Whether a superblock records that it is not the first one.
 fn is_copy(content: Content, view: &View<'_>) -> bool {
     match content.file_system() {
         Some(FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Jbd) => {
             number::<2>(view, EXT_GROUP).is_some_and(|group| group != [0; 2])
         }
         Some(FsKind::Btrfs) => number::<8>(view, BTRFS_PLACE).is_some_and(|place| le64(&place, 0) != BTRFS),
-        // The others have no such field, or it is not read.
         _ => false,
     }
 }
 
-/// The recorded size of contents whose figures do not have it: those of a PV, or of a Btrfs whose blocks are invalid.
-/// Other volumes record the size of their payload or of the whole array.
+/// For contents whose figures do not have it: a PV, or a Btrfs with invalid blocks. Other volumes record the size of
+/// their payload or of the whole array.
 fn recorded_size(content: Content, view: &View<'_>) -> Option<ByteCount> {
     let at = match content {
         Content::FileSystem(FsKind::Btrfs) => BTRFS_SIZE,
@@ -213,13 +206,11 @@ fn number<const BYTES: usize>(view: &View<'_>, at: u64) -> Option<[u8; BYTES]> {
     view.read_at(ByteOffset::new(at), &mut bytes).ok().map(|()| bytes)
 }
 
-/// Whether content of `size` bytes was made for a partition of `len` bytes.
 fn fills(size: ByteCount, len: ByteCount) -> bool {
     let rest = (len.get() / 8).clamp(LEAST_REST, REST);
     len.get().checked_sub(size.get()).is_some_and(|left| left < rest)
 }
 
-/// Whether there is anything but zeros in the bytes from `at` on.
 fn is_written(reader: &Reader<'_>, at: ByteOffset) -> bool {
     !reader.medium().is_hole(at, ByteCount::new(FRONT as u64))
         && reader.read_up_to(at, FRONT, reader.end()).iter().any(|byte| *byte != 0)

@@ -1,8 +1,7 @@
 //! Members of firmware RAIDs, Intel's (IMSM, "isw") and DDF, and of DRBD, which is a mirror as well.
 //!
-//! Only a mirror is mapped, as each of its members holds all of it. Sources: mdadm's super-intel.c and
-//! super-ddf.c, dmraid's lib/format/ataraid/isw.h, the DDF specification 2.0 of SNIA, drbd-utils'
-//! user/shared/drbdmeta.c.
+//! Only a mirror is mapped, as each of its members holds all of it. Sources: mdadm's super-intel.c and super-ddf.c,
+//! dmraid's lib/format/ataraid/isw.h, SNIA's DDF specification 2.0, drbd-utils' user/shared/drbdmeta.c.
 
 use straddle_device::Medium;
 use straddle_device::fields::{be16, be32, be64, byte, has, le16, le32};
@@ -15,7 +14,7 @@ use crate::reader::Fault;
 
 const BLOCK: usize = 512;
 
-/// The most metadata to read: mdadm writes a few KiB, and DDF has at most 1024 sectors.
+/// mdadm writes a few KiB, and DDF has at most 1024 sectors.
 const MAX_METADATA: u64 = 512 * 1024;
 
 struct Array {
@@ -23,12 +22,11 @@ struct Array {
     level: i32,
     members: u32,
     chunk: ByteCount,
-    /// Start and length of its data on each member, in sectors.
+    /// In sectors.
     start: u64,
     count: u64,
 }
 
-/// The array that the metadata describes, or why it is not followed.
 type Said = Result<Array, String>;
 
 pub(super) fn isw(medium: &dyn Medium) -> Result<Volume, Fault> {
@@ -39,12 +37,12 @@ pub(super) fn ddf(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(VolumeKind::Ddf, ddf_array(medium)?))
 }
 
-/// Reads a disk or partition with DRBD's metadata at its end: the data is before that, from byte 0 on.
+/// The data is before the metadata at the end, from byte 0 on.
 pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
     /// `MD_SECTOR_4K`: the last 4096 bytes.
     const FROM_END: u64 = 8;
     let at = sectors((medium.len().get() / 512).saturating_sub(FROM_END));
-    // la_size_sect, the size on which both sides agreed; zero before they have.
+    // Zero before both sides have agreed on a size.
     let agreed = sectors(be64(&bytes_at(medium, at, BLOCK)?, 0));
     let len = if agreed == 0 { at } else { agreed.min(at) };
     let facts = Facts::Mapped(Mapped { payload: Some(ByteOffset::ZERO), ..Mapped::default() });
@@ -75,14 +73,13 @@ fn volume(kind: VolumeKind, said: Said) -> Volume {
     Volume { name: array.name, ..Volume::new(kind, facts, provides) }
 }
 
-/// The remark on several arrays on the same disks, which both formats allow.
 fn several(count: usize) -> String {
     format!("its metadata lists {count} arrays, so their contents are not read")
 }
 
 // --- Intel: struct imsm_super, imsm_dev, imsm_vol, imsm_map ---------------------
 
-/// The position of the anchor: the second sector from the end. Metadata that does not fit there is before it.
+/// The second sector from the end. Metadata that does not fit there is before it.
 const ISW_FROM_END: u64 = 2;
 const ISW_SIZE: usize = 0x24;
 const ISW_DISKS: usize = 0x38;
@@ -122,7 +119,6 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let wide = |low: usize, high: usize| u64::from(le32(map, low)) | u64::from(le32(map, high)) << 32;
     let members = u32::from(byte(map, 16));
     let level = match byte(map, 15) {
-        // Four disks, mirrored in pairs.
         1 if members > 2 => 10,
         level => i32::from(level),
     };
@@ -145,7 +141,7 @@ const DDF_RECORD_SECTORS: usize = 134;
 const DDF_MAX_ELEMENTS: usize = 136;
 const DDF_RECORDS_AT: usize = 216;
 const DDF_RECORDS: usize = 220;
-/// The first bytes of an array's record (`DDF_VD_CONF_MAGIC`).
+/// `DDF_VD_CONF_MAGIC`.
 const DDF_ARRAY: &[u8] = b"\xEE\xEE\xEE\xEE";
 /// In such a record: the number of members, log2 of the chunk in sectors, the level, the number of arrays
 /// that are combined, the sectors of each member, and the list of member numbers, 4 bytes each.
@@ -174,8 +170,7 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let arrays: Vec<&[u8]> = records.chunks(record).filter(|record| has(record, 0, DDF_ARRAY)).collect();
     let [one] = arrays[..] else { return Ok(Err(several(arrays.len()))) };
     let members = usize::from(be16(one, DDF_ELEMENTS));
-    // The start of the data on each member comes after the list of member numbers, which has room for the
-    // maximum.
+    // After the list of member numbers, which has room for the maximum.
     let starts_at = DDF_MEMBERS + 4 * usize::from(be16(&header, DDF_MAX_ELEMENTS));
     let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
     let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));
@@ -184,7 +179,6 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     };
     let level = match (byte(one, DDF_LEVEL), byte(one, DDF_SECONDARY)) {
         (level @ (0 | 1 | 4 | 5 | 6), 1) => i32::from(level),
-        // Striped over mirrors.
         (1, _) => 10,
         (level, _) => return Ok(Err(format!("its level, {level}, is not supported"))),
     };

@@ -16,24 +16,21 @@ use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Luks};
 use crate::reader::Fault;
 
-/// The remark on a container whose payload cannot be read.
 pub(crate) const SEALED: &str = "encrypted, so its contents are not visible offline";
 
 const FIRST_MAGIC: &[u8] = b"LUKS\xBA\xBE";
 const SECOND_MAGIC: &[u8] = b"SKUL\xBA\xBE";
 
-/// The length of the binary part of a LUKS2 header, before the JSON area.
 const BINARY: u64 = 4096;
-/// Sizes of a LUKS2 header with its JSON. The second follows directly (`LUKS2_HDR2_OFFSETS`).
+/// With the JSON. The second header follows directly (`LUKS2_HDR2_OFFSETS`).
 const MIN_HEADER: u64 = 16 * 1024;
 const MAX_HEADER: u64 = 4 * 1024 * 1024;
 
-/// Whether there is a second LUKS2 header in cryptsetup's default place, for media without the first.
+/// In cryptsetup's default place, for media without the first header.
 pub(crate) fn has_second_header(medium: &dyn Medium) -> bool {
     bytes_at(medium, MIN_HEADER, SECOND_MAGIC.len()).is_ok_and(|bytes| bytes == SECOND_MAGIC)
 }
 
-/// The contents of a header of either version; the payload is where the header says.
 #[derive(Default)]
 struct Header {
     facts: Luks,
@@ -42,7 +39,7 @@ struct Header {
     remarks: Vec<String>,
 }
 
-/// Reads the header at the start of `medium`, or the second one if the first is damaged or gone.
+/// The second header if the first is damaged or gone.
 pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let binary = bytes_at(medium, 0, 512)?;
     let header = if has(&binary, 0, FIRST_MAGIC) && be16(&binary, 6) == 1 {
@@ -53,7 +50,6 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(header, medium.len()))
 }
 
-/// Reads the second LUKS2 header, after `damage` to the first one, whose first bytes are `binary`.
 fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
     let at = header_size(binary).unwrap_or(MIN_HEADER);
     let second = bytes_at(medium, at, 512).map_err(|fault| fault.to_string());
@@ -73,7 +69,7 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
     }
 }
 
-/// Parses `struct luks_phdr`, big-endian: the payload's offset in 512-byte sectors is at byte 104.
+/// `struct luks_phdr`, big-endian: the payload's offset in 512-byte sectors is at byte 104.
 fn version_1(binary: &[u8]) -> Header {
     let payload = Some(ByteOffset::new(sectors(u64::from(be32(binary, 104)))));
     let sector_size = ByteCount::new(SECTOR);
@@ -81,7 +77,6 @@ fn version_1(binary: &[u8]) -> Header {
     Header { facts, uuid: uuid(binary), ..Header::default() }
 }
 
-/// Reads the LUKS2 header at byte `at`, whose first bytes are `binary`.
 fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, String> {
     let magic = if at == 0 { FIRST_MAGIC } else { SECOND_MAGIC };
     if !has(binary, 0, magic) {
@@ -108,18 +103,17 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
     Ok(from_segments(label, uuid(binary), &segments.into_values().collect::<Vec<_>>()))
 }
 
-/// The UUID of either version, without its hyphens: a text of 40 bytes at byte 168.
+/// 40 bytes at byte 168 in either version; without hyphens.
 fn uuid(binary: &[u8]) -> String {
     text(binary.get(168..208).unwrap_or_default()).chars().filter(|c| *c != '-').collect()
 }
 
-/// The size of a LUKS2 header; `None` if it is not one that LUKS2 allows.
 fn header_size(binary: &[u8]) -> Option<u64> {
     let size = be64(binary, 8);
     (size.is_power_of_two() && (MIN_HEADER..=MAX_HEADER).contains(&size)).then_some(size)
 }
 
-/// Makes the header from its segments, the first in use of which is the payload (`LUKS2_get_data_offset`).
+/// The payload is the first segment in use (`LUKS2_get_data_offset`).
 fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     let used = || segments.iter().filter(|segment| !segment.is_backup());
     let mut remarks = Vec::new();
@@ -147,7 +141,7 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
 
 fn volume(header: Header, len: ByteCount) -> Volume {
     let Header { mut facts, label, uuid, mut remarks } = header;
-    // Zero marks a detached header; a payload past the end means a header file or a backup.
+    // Zero marks a detached header; past the end, a header file or a backup.
     let recorded = facts.payload;
     let here = recorded.filter(|at| *at != ByteOffset::ZERO);
     let here =
@@ -166,14 +160,12 @@ fn volume(header: Header, len: ByteCount) -> Volume {
     Volume { kind: VolumeKind::Luks, name: label, uuid, facts: Facts::Luks(facts), provides, remarks }
 }
 
-/// The part of the JSON area that is used.
 #[derive(Deserialize)]
 struct Metadata {
-    /// The data segments by their numbers.
     segments: BTreeMap<String, Segment>,
 }
 
-/// One data segment. Numbers of 64 bits are decimal strings.
+/// Numbers of 64 bits are decimal strings.
 #[derive(Deserialize)]
 struct Segment {
     offset: Option<String>,
@@ -186,7 +178,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Whether it is a backup of the state before re-encryption.
+    /// From before a re-encryption.
     fn is_backup(&self) -> bool {
         self.flags.iter().any(|flag| flag.starts_with("backup-"))
     }

@@ -16,7 +16,7 @@ use crate::model::content::VolumeKind;
 use crate::model::layer::{Facts, Pv};
 use crate::reader::Fault;
 
-/// The longest metadata text to read, in bytes. LVM's default area holds 1 MiB.
+/// In bytes. LVM's default area holds 1 MiB.
 const MAX_TEXT: u64 = 4 * 1024 * 1024;
 const LABEL_SCAN_SECTORS: usize = 4;
 const LABEL_SIZE: usize = 512;
@@ -25,7 +25,6 @@ const MDA_HEADER_SIZE: u64 = 512;
 const RAW_LOCN_IGNORED: u32 = 1;
 const INITIAL_CRC: u32 = 0xf597_a6cf;
 
-/// A label and the PV header after it.
 struct Label {
     uuid: Vec<u8>,
     size: u64,
@@ -45,7 +44,6 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.data_start = ByteOffset::new(label.data_areas.first().map_or(0, |(start, _)| *start));
     pv.device_size = label.device_size();
     let Some(group) = label.group(medium, &mut remarks) else {
-        // The label gives the start of the extents; the metadata may be elsewhere, or not written yet.
         let area = label.data_area(medium.len());
         let provides = area.map_or(Provides::Nothing, |area| Provides::Parts(area, Vec::new()));
         return Ok(volume(pv, &uuid, provides, remarks));
@@ -73,14 +71,14 @@ fn volume(pv: Pv, uuid: &str, provides: Provides, remarks: Vec<String>) -> Volum
     Volume { kind: VolumeKind::Pv, name: pv.vg.clone(), uuid, facts: Facts::Pv(pv), provides, remarks }
 }
 
-/// LVM's checksum (`calc_crc`): the usual CRC-32, but with its own seed and without inversion at the end.
+/// `calc_crc`: CRC-32 with its own seed, without inversion at the end.
 fn crc(bytes: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new_with_initial(!INITIAL_CRC);
     crc.update(bytes);
     !crc.finalize()
 }
 
-/// Whether `sector` is a label, with its own `number` and the right checksum (`_find_lvm_header`).
+/// With its own `number` and the right checksum (`_find_lvm_header`).
 pub(crate) fn is_label(sector: &[u8], number: u64) -> bool {
     has(sector, 0, b"LABELONE")
         && has(sector, 24, b"LVM2 001")
@@ -93,14 +91,13 @@ impl Label {
         let mut sectors = (0..).zip(head.chunks_exact(LABEL_SIZE));
         let (_, sector) = sectors.find(|(number, sector)| is_label(sector, *number))?;
         let header = sector.get(usize::try_from(le32(sector, 20)).ok()?..)?;
-        // pv_header: 32 bytes of UUID, 8 of size, then two lists of locations, each ended by an empty one.
+        // pv_header: UUID (32 bytes), size (8), two lists of locations, each ended by an empty one.
         let (uuid, size) = (header.get(..32)?.to_vec(), le64(header, 32));
         let mut places = header.get(40..)?.chunks_exact(16).map(|place| (le64(place, 0), le64(place, 8)));
         let mut list = || places.by_ref().take_while(|(start, _)| *start != 0).collect();
         Some(Self { uuid, size, data_areas: list(), metadata_areas: list() })
     }
 
-    /// The size that it records, or the end of the areas that it lists, if they reach further.
     fn device_size(&self) -> Option<ByteCount> {
         let areas = self.data_areas.iter().chain(&self.metadata_areas);
         let ends = areas.map(|(start, size)| start.saturating_add(*size));
@@ -108,7 +105,7 @@ impl Label {
         (self.size != 0).then(|| ByteCount::new(self.size.max(end)))
     }
 
-    /// The span of the extents: from the first data area, which usually records no size.
+    /// From the first data area, which usually records no size.
     fn data_area(&self, len: ByteCount) -> Option<Span> {
         let (start, size) = *self.data_areas.first()?;
         let rest = len.get().checked_sub(start).filter(|rest| *rest > 0)?;
@@ -116,7 +113,6 @@ impl Label {
         Span::new(ByteOffset::new(start), ByteCount::new(size))
     }
 
-    /// Reads the volume group from the first usable metadata area.
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
             let remark = "it holds no metadata; its contents are listed on another physical volume";
@@ -133,7 +129,6 @@ impl Label {
     }
 }
 
-/// Reads the volume group of the metadata area at byte `start`; `None` if it has none.
 fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Result<Option<Group>, String> {
     let fault = |fault: Fault| fault.to_string();
     let header = bytes_at(medium, start, 512).map_err(fault)?;
@@ -159,8 +154,8 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
     Group::parse(&text).map(Some)
 }
 
-/// Reads the text of `size` bytes at `offset` in the metadata area of `area` bytes at byte `start`. A text
-/// that passes the end of the area continues after the area's header.
+/// `size` bytes at `offset` in the metadata area of `area` bytes at byte `start`. A text that passes the end
+/// continues after the area's header.
 fn read_ring(
     medium: &dyn Medium,
     start: u64,

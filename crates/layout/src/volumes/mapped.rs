@@ -13,7 +13,6 @@ use crate::model::layer::{Facts, Mapped};
 use crate::model::view::MAX_PIECES;
 use crate::reader::Fault;
 
-/// The length of dm-integrity's superblock, which is before the journal.
 const SB_SECTORS: u64 = 8;
 const JOURNAL_BLOCK_SECTORS: u64 = 8;
 const JOURNAL_SECTOR_DATA: u64 = SECTOR - 8;
@@ -62,13 +61,11 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
 
 /// How dm-integrity interleaves tags and data; all figures in sectors.
 struct Interleaved {
-    /// The length of the superblock and the journal.
+    /// With the journal.
     initial: u64,
-    /// The length of an area's tags, which are before its data.
+    /// Before the data of an area.
     metadata_run: u64,
-    /// The length of an area's data.
     interleave: u64,
-    /// The length of all data.
     provided: u64,
 }
 
@@ -95,14 +92,12 @@ impl Interleaved {
         })
     }
 
-    /// The start of the data of area `area`, in bytes.
     fn data(&self, area: u64) -> Option<u64> {
         let tags = area.checked_add(1)?.checked_mul(self.metadata_run)?;
         let before = area.checked_mul(self.interleave)?.checked_add(tags)?;
         self.initial.checked_add(before)?.checked_mul(SECTOR)
     }
 
-    /// The space of all data, area after area.
     fn space(&self) -> Space {
         let (len, step) = (ByteCount::new(sectors(self.provided)), ByteCount::new(sectors(self.interleave)));
         let areas = self.provided.div_ceil(self.interleave).min(u64::try_from(MAX_PIECES).unwrap_or(0));
@@ -115,7 +110,7 @@ impl Interleaved {
     }
 }
 
-/// Reads a dm-verity superblock, before the hashes. Their data is on another device, or before it.
+/// Before the hashes. The data is on another device, or before the superblock.
 pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
@@ -146,7 +141,7 @@ pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
         Ok(Space { block: BlockSize::new(block.get()).ok(), ..Space::run(room, payload) })
     });
     let name = text(bytes.get(72..104).unwrap_or_default());
-    // A backing device that is attached to no cache has a set of its own recorded.
+    // A backing device without a cache has a set of its own recorded.
     let is_attached = payload.is_err() || le64(&bytes, 104) >> BDEV_STATE != 0;
     let uuid = if is_attached { hex(bytes.get(56..72).unwrap_or_default()) } else { String::new() };
     Ok(Volume { name, uuid, ..volume(VolumeKind::Bcache, facts, space) })

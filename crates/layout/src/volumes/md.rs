@@ -1,7 +1,7 @@
 //! Members of Linux software RAIDs: the superblocks of versions 0.90 and 1.x.
 //!
-//! The members of a RAID0 are assumed to have equal sizes, as each member records only its own. Sources: the
-//! kernel's include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
+//! A RAID0's members are assumed to have equal sizes: each records only its own. Sources: the kernel's
+//! include/uapi/linux/raid/md_p.h, drivers/md/{md,raid5,raid10}.c; mdadm's super0.c and super1.c.
 
 use straddle_device::Medium;
 use straddle_device::fields::{array, be32, le16, le32, le64};
@@ -17,7 +17,7 @@ use crate::reader::Fault;
 /// `MD_SB_MAGIC`.
 const MAGIC: u32 = 0xa92b_4efc;
 
-/// The bytes to read for a superblock of either version (`MD_SB_BYTES`, `MAX_SB_SIZE`).
+/// Enough for either version (`MD_SB_BYTES`, `MAX_SB_SIZE`).
 const SUPERBLOCK: usize = 4096;
 
 /// A 0.90 superblock is at the start of the last whole block of this size (`MD_RESERVED_BYTES`).
@@ -45,12 +45,11 @@ struct Superblock {
     remarks: Vec<String>,
 }
 
-/// Reads the member whose superblock is at the end of `medium` (0.90 or 1.0), with two reads.
+/// 0.90 or 1.0, with two reads.
 pub(crate) fn at_end(medium: &dyn Medium) -> Option<Volume> {
     found_at_end(medium).map(|(_, found)| volume(found, medium.len()))
 }
 
-/// Returns the span of the superblock at the end of `medium`.
 pub(crate) fn marked_at_end(medium: &dyn Medium) -> Option<Span> {
     let (at, _) = found_at_end(medium)?;
     Span::new(ByteOffset::new(at), ByteCount::new(u64::try_from(SUPERBLOCK).ok()?))
@@ -67,7 +66,7 @@ fn found_at_end(medium: &dyn Medium) -> Option<(u64, Superblock)> {
     new.and_then(version_1_0).or_else(|| old.and_then(version_0_90))
 }
 
-/// Reads the member whose superblock is at the front of `medium` (1.1 or 1.2).
+/// 1.1 or 1.2.
 pub(super) fn at_front(medium: &dyn Medium) -> Result<Volume, Fault> {
     let first = bytes_at(medium, 0, SUPERBLOCK)?;
     let found = if is_version_1(&first, 0) {
@@ -78,12 +77,12 @@ pub(super) fn at_front(medium: &dyn Medium) -> Result<Volume, Fault> {
     Ok(volume(found, medium.len()))
 }
 
-/// Whether there is a 1.x superblock here that records this position.
+/// A 1.x superblock that records this position.
 fn is_version_1(bytes: &[u8], at: u64) -> bool {
     le32(bytes, 0) == MAGIC && le32(bytes, 4) == 1 && sectors(le64(bytes, 144)) == at
 }
 
-/// Parses `struct mdp_superblock_1`.
+/// `struct mdp_superblock_1`.
 fn version_1(bytes: &[u8], at: u64) -> Superblock {
     let features = le32(bytes, 8);
     let level = i32::from_le_bytes(array(bytes, 72));
@@ -119,14 +118,14 @@ fn version_1(bytes: &[u8], at: u64) -> Superblock {
     Superblock { md, name, uuid, moving: features & RESHAPE != 0, remarks }
 }
 
-/// Follows `role_from_sb` (mdadm, super1.c).
+/// As `role_from_sb` (mdadm, super1.c).
 fn role_1(bytes: &[u8]) -> Option<u16> {
     let (number, listed) = (le32(bytes, 160), le32(bytes, 220));
     let at = ROLES_AT.checked_add(usize::try_from(number).ok()?.checked_mul(2)?)?;
     (number < listed && at + 2 <= bytes.len()).then(|| le16(bytes, at))
 }
 
-/// The sum of all words but the checksum, with the carries added (`calc_sb_1_csum`, mdadm super1.c).
+/// All words but the checksum, with the carries added (`calc_sb_1_csum`, mdadm super1.c).
 fn checksum_1(bytes: &[u8]) -> Option<u32> {
     let roles = usize::try_from(le32(bytes, 220)).ok()?.checked_mul(2)?;
     let summed = bytes.get(..ROLES_AT.checked_add(roles)?)?;
@@ -135,7 +134,7 @@ fn checksum_1(bytes: &[u8]) -> Option<u32> {
     Some(fold(sum + u64::from(le16(words.remainder(), 0)) - u64::from(le32(bytes, 216))))
 }
 
-/// Parses `mdp_superblock_s`, words in the byte order of the machine that wrote it; `None` if there is none.
+/// `mdp_superblock_s`, words in the byte order of the machine that wrote it.
 fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     let field = if be32(bytes, 0) == MAGIC { be32 } else { le32 };
     let word = |index: usize| field(bytes, 4 * index);
@@ -170,13 +169,11 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     Some(Superblock { md, name: String::new(), uuid: hex(&uuid), moving, remarks })
 }
 
-/// Adds the carries of a sum over 32 bits, once.
 fn fold(sum: u64) -> u32 {
     let [low, high] = [sum & 0xffff_ffff, sum >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX));
     low.wrapping_add(high)
 }
 
-/// Makes the volume of a member, with the part of the array that is on it.
 fn volume(found: Superblock, len: ByteCount) -> Volume {
     let Superblock { md, name, uuid, moving, mut remarks } = found;
     if md.data_offset.checked_add(md.data_size).is_none_or(|end| end > len) {
@@ -201,7 +198,6 @@ fn volume(found: Superblock, len: ByteCount) -> Volume {
     Volume { kind: VolumeKind::Md, name, uuid, facts: Facts::Md(md), provides, remarks }
 }
 
-/// The array's space as far as it is on this member, counted from the array's first byte.
 fn space(md: &Md) -> Result<Space, String> {
     let at = ByteOffset::new(md.data_offset.get());
     // Multipath and faulty members hold all of the array's data, whatever their role.
@@ -217,7 +213,6 @@ fn space(md: &Md) -> Result<Space, String> {
         return Ok(Space::run(md.data_size, at));
     }
     if md.level == -1 {
-        // The sizes of the other members are recorded only on them.
         return if role == 0 { Ok(Space::run(md.data_size, at)) } else { Err(not_the_start(role)) };
     }
     if !matches!(md.level, 0 | 4 | 5 | 6 | 10) {
@@ -240,7 +235,7 @@ fn not_the_start(role: u32) -> String {
     )
 }
 
-/// The size of a striped array; for RAID0, as if its members had equal sizes.
+/// For RAID0, as if its members had equal sizes.
 fn array_len(md: &Md) -> ByteCount {
     let member = u128::from(md.data_size.floor_to(md.chunk).get());
     let copies = (md.layout & 0xff) * ((md.layout >> 8) & 0xff);
@@ -250,7 +245,7 @@ fn array_len(md: &Md) -> ByteCount {
         6 => (md.raid_disks.saturating_sub(2), 1),
         _ => (md.raid_disks, 1),
     };
-    // The most that a span can have, with room for one chunk.
+    // With room for one chunk.
     let len = member * u128::from(disks.max(1)) / u128::from(divisor);
     ByteCount::new(u64::try_from(len).unwrap_or(u64::MAX)).max(md.chunk.min(md.data_size))
 }

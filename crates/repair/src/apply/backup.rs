@@ -1,9 +1,8 @@
 //! The backup file: the previous contents of every byte that is overwritten.
 //!
-//! Invariants: a backup is synchronised before it is reported as stored, replaces no file but a backup that
-//! was reverted, and is used only if its checksum is right. It also has checksums of the rest of the table,
-//! so that a similar disk is not taken for this one, and of both ends of new partitions, to detect later
-//! writes to them.
+//! Invariants: a backup is synchronised before it is reported as stored, replaces no file but a reverted backup, and
+//! is used only if its checksum is right. It also has checksums of the rest of the table, to recognise the disk, and
+//! of both ends of new partitions, to detect later writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -28,7 +27,7 @@ use crate::target::{Disk, Identity, Target};
 const VERSION: u32 = 5;
 /// A power cut leaves each unit of this many bytes either old or new, never mixed.
 pub(super) const UNIT: usize = 512;
-/// How many bytes of the beginning and of the end of a new partition are watched.
+/// At the beginning and at the end of a new partition.
 pub(super) const WATCHED: (ByteCount, ByteCount) = (ByteCount::new(1 << 20), ByteCount::new(64 << 10));
 /// Upper bound of a backup's size: tables, plus a wipe of 68 KiB for each of 1024 partitions, at two
 /// hexadecimal digits per byte, old and new.
@@ -64,7 +63,6 @@ pub enum BackupError {
 
 straddle_units::error_kind!(BackupError: Failed);
 
-/// A range of bytes in a partition that a plan made or grew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Watched {
@@ -74,13 +72,12 @@ pub(super) struct Watched {
     pub(super) sum: String,
 }
 
-/// A structure of the table before or after the steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Beside {
     pub(super) structure: Structure,
     pub(super) at: Span,
-    /// SHA-256 of what of it makes up the table, with the bytes that the steps write taken as zero.
+    /// SHA-256 of the part that makes up the table, with the bytes that the steps write taken as zero.
     pub(super) sum: String,
 }
 
@@ -88,19 +85,18 @@ pub(super) struct Beside {
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupFile {
     version: u32,
-    /// The disk's size in bytes.
     pub(super) size: u64,
     pub(super) serial: Option<String>,
-    /// The path of the disk, without links; of a loop device that of its file.
+    /// Without links; of a loop device that of its file.
     pub(super) path: Option<String>,
     pub(super) subject: Subject,
     /// SHA-256 of the JSON of everything else.
     sum: String,
     steps: Vec<Step>,
-    /// The whole table, of a backup of one.
+    /// Only in a backup of a table.
     pub(super) table: Vec<Beside>,
     pub(super) watched: Vec<Watched>,
-    /// Whether an undo has restored what it holds: nothing needs it any more.
+    /// Whether an undo has restored the contents: nothing needs the file any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     reverted: bool,
 }
@@ -113,8 +109,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a file for its owner alone, as it holds what was on the disk, and fills it. Returns when the file and
-/// its name are on stable storage. A file that could not be filled is removed: it would block the next attempt.
+/// Creates a file that only its owner can read, durably with its name, and fills it. A file that could not be
+/// filled is removed: it would block the next attempt.
 pub(crate) fn create_durably(path: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     let folder = || File::open(folder_of(path))?.sync_all();
@@ -124,14 +120,13 @@ pub(crate) fn create_durably(path: &Path, fill: impl FnOnce(&File) -> io::Result
     Ok(file)
 }
 
-/// A path as text, different for different paths.
 fn shown(path: &Path) -> String {
     path.to_str()
         .map_or_else(|| path.as_os_str().as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// The SHA-256 of the bytes in `span`, with those that `steps` write taken as zero; of a `structure`, only of
-/// what of it makes up the table.
+/// The SHA-256 of the bytes in `span`, with those that `steps` write taken as zero; of a `structure`, only
+/// the part that makes up the table.
 pub(super) fn sum_without(
     medium: &dyn Medium,
     span: Span,
@@ -146,8 +141,6 @@ pub(super) fn sum_without(
     Ok(hex(&Sha256::digest(summed)))
 }
 
-/// The ranges to watch, with the number of the partition: the beginning and the end of the space that each
-/// new or growing partition gains.
 fn to_watch(plan: &Plan) -> Vec<(u32, Span)> {
     let mut watched = Vec::new();
     for entry in plan.table.partitions.iter().filter(|entry| entry.slot != Slot::Extended) {
@@ -169,8 +162,7 @@ fn to_watch(plan: &Plan) -> Vec<(u32, Span)> {
     watched
 }
 
-/// The structures of the table that `stack` was read from, and of the one after `steps`. Nothing in a
-/// partition is one, whatever a damaged header says.
+/// Of the present table and of the one after `steps`. A header that puts one in a partition is damaged.
 fn structures_of(
     disk: &dyn Medium,
     stack: &Stack,
@@ -190,7 +182,6 @@ fn structures_of(
 }
 
 impl BackupFile {
-    /// The backup of what `steps` overwrite on `disk`.
     pub(super) fn of(subject: Subject, steps: &[Step], disk: &dyn Disk) -> Self {
         let Identity { serial, path, .. } = disk.identity();
         Self {
@@ -207,8 +198,6 @@ impl BackupFile {
         }
     }
 
-    /// The backup for a plan, with checksums of the rest of the table that `stack` was read from, and of what
-    /// new and growing partitions hold at first.
     pub(super) fn of_plan(
         plan: &Plan,
         stack: &Stack,
@@ -227,7 +216,6 @@ impl BackupFile {
         Ok(backup)
     }
 
-    /// Stores the backup, durably, in a new file, or in place of one that was reverted.
     pub(super) fn store(mut self, path: &Path) -> Result<(), BackupError> {
         let failed = |source: io::Error| BackupError::Store { path: path.to_owned(), source };
         if Backup::load(path).is_ok_and(|former| former.is_reverted()) {
@@ -236,7 +224,6 @@ impl BackupFile {
         self.write_to(path).map_err(failed)
     }
 
-    /// Writes the file's text, with its checksum, to a new file.
     fn write_to(&mut self, path: &Path) -> io::Result<()> {
         self.sum = self.sum_of_rest();
         let text = serde_json::to_vec(self)?;
@@ -278,7 +265,7 @@ impl Backup {
         Ok(Self(backup))
     }
 
-    /// Whether an undo has restored what it holds.
+    /// Whether an undo has restored the contents.
     pub fn is_reverted(&self) -> bool {
         self.0.reverted
     }
@@ -308,7 +295,7 @@ impl Backup {
         (!is_known && !is_there).then_some(path)
     }
 
-    /// The backup of a disk that was renamed since. Refuses a `path` that it did not have.
+    /// The same backup for a disk that was renamed since. Refuses a `path` that it did not have.
     pub fn renamed_from(mut self, path: &Path) -> Result<Self, ApplyError> {
         // The file may be gone, but not its folder.
         let folder = std::fs::canonicalize(folder_of(path)).ok();
@@ -325,7 +312,6 @@ impl Backup {
     }
 }
 
-/// Says what the text is, if it is a plan.
 fn plan_of(text: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     let has = |key: &str| value.get(key).is_some();

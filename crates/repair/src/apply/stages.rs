@@ -1,9 +1,8 @@
-//! The three stages: a plan checked against its disk; its steps with a stored backup, which may be written
-//! once; and what was written.
+//! The three stages of writing.
 //!
 //! Invariants: a [`Prepared`] exists only if the disk is the plan's and the steps were made from that plan; a
-//! [`BackedUp`] only when every byte that its steps overwrite is in a file on stable storage; a [`Written`]
-//! only when what was written has been read back.
+//! [`BackedUp`] only when every byte that its steps overwrite is in a file on stable storage; a [`Written`] only when
+//! it has been read back.
 
 use std::io;
 use std::path::Path;
@@ -30,14 +29,12 @@ use crate::target::{Disk, Target, directory_of};
 /// The only next stage is [`write`](Self::write); see [`apply`](super) for all stages.
 pub struct BackedUp<'a> {
     pub(super) disk: &'a mut dyn Disk,
-    /// The plan that the disk is to match afterwards; an undo has none.
+    /// An undo has none.
     pub(super) plan: Option<&'a Plan>,
     pub(super) steps: Vec<Step>,
 }
 
 impl<'a> BackedUp<'a> {
-    /// Stores what `steps`, which restore the table of a move, overwrite in a new file at `path`. The table
-    /// has the marker if `is_marker`.
     pub(crate) fn of_restored(
         disk: &'a mut dyn Disk,
         steps: Vec<Step>,
@@ -98,8 +95,8 @@ impl Written<'_> {
     }
 }
 
-/// The partitions that the kernel is to list: number, first byte, and length, except of an extended one, of
-/// which it lists only the beginning.
+/// The partitions that the kernel is to list: number, first byte, and length (`None` for an extended one, of
+/// which it lists only the beginning).
 pub(crate) struct Expected(Vec<(u32, u64, Option<u64>)>);
 
 impl Expected {
@@ -121,7 +118,6 @@ impl Expected {
         Self(listed)
     }
 
-    /// Those of the table on the disk.
     fn on(disk: &dyn Disk) -> Option<Self> {
         let stack = read_stack(disk, disk.identity().sector, None).ok()?;
         let of = |partition: &Partition| {
@@ -139,7 +135,6 @@ impl Expected {
     }
 }
 
-/// Has the kernel reread the table of `disk`, and compares the partitions it then lists with `wanted`.
 pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(), ApplyError> {
     let Some(name) = &disk.identity().kernel_name else { return Ok(()) };
     let directory = directory_of(name);
@@ -164,7 +159,6 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
     }
     if let Err(error) = read {
         let has_all = !found.is_empty() && table.is_some_and(|table| table.0.len() == found.len());
-        // There is nothing that could be out of date.
         let has_none = found.is_empty() && directory.list("holders").is_empty();
         if has_all || (has_none && sysfs::never_lists_partitions(name, &directory).is_some()) {
             return Ok(());
@@ -186,7 +180,6 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
     Ok(())
 }
 
-/// What makes the kernel list the partitions of the device `name`.
 fn way_out(name: &str) -> String {
     let attach = match name.starts_with("loop") {
         true => ", or attach the image again with 'losetup -P' (--partscan),",
@@ -218,7 +211,7 @@ fn flush(disk: &mut dyn Disk) -> Result<(), ApplyError> {
     disk.flush().map_err(|source| ApplyError::Flush { source })
 }
 
-/// What the medium does not return as it was last written: its name, first byte and length.
+/// What the medium does not return as it was last written: name, first byte and length.
 pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(String, u64, u64)>, ReadError> {
     for (index, step) in steps.iter().enumerate() {
         let Step::Write { at, new, what, .. } = step else { continue };
@@ -237,8 +230,8 @@ pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(Strin
     Ok(None)
 }
 
-/// Has the kernel reread the present table of a block device before anything is written. BLKRRPART fails
-/// while any process has a partition open, and would then also fail for the new table.
+/// Has the kernel reread the present table. BLKRRPART fails while any process has a partition open, and would
+/// then also fail for the new table.
 pub(crate) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
@@ -255,7 +248,6 @@ pub(crate) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
 pub struct Prepared<'a> {
     disk: &'a mut dyn Disk,
     plan: &'a Plan,
-    /// What was read on the disk.
     stack: Stack,
     steps: Vec<Step>,
 }
@@ -291,7 +283,6 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Returns what is read on `disk`, after checking that it is the plan's disk.
 pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyError> {
     check_identity(disk, plan)?;
     let (block, planned) = (plan.block(), &plan.disk);
@@ -313,8 +304,7 @@ pub(super) fn refuse_unfinished(disk: &dyn Medium, stack: &Stack) -> Result<(), 
     Ok(())
 }
 
-/// Refuses a change on a disk where contents reach past the end of their partition, unless it makes that
-/// partition large enough.
+/// Refuses a change where contents reach past the end of their partition, unless it makes that large enough.
 fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
     if plan.fresh || plan.converts.is_some() {
         return Ok(());
@@ -332,7 +322,6 @@ fn check_whole(plan: &Plan, disk: &dyn Disk) -> Result<(), ApplyError> {
     cut_short.map_or(Ok(()), |problem| Err(ApplyError::CutShort(problem.to_string())))
 }
 
-/// Checks the size, the sectors and the serial number of the disk.
 pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyError> {
     let (block, planned, identity) = (plan.block(), &plan.disk, disk.identity());
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
@@ -353,15 +342,14 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
     refuse(format!("the plan is for a disk {wanted}; this is a disk {found}"))
 }
 
-/// Checks that nothing is lost that the plan does not name. The fingerprint does not cover the contents of a
-/// disk without a table.
+/// The fingerprint does not cover the contents of a disk without a table.
 fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), ApplyError> {
     if plan.converts.is_some() {
         return Ok(());
     }
     let wipes = !plan.wipe.is_empty();
     let found = crate::lost::find(medium, stack, (&plan.table, plan.block()), plan.fresh, wipes)?;
-    // Content that was unknown to the plan and is now recognised counts; a changed label does not.
+    // Newly recognised content counts; a changed label does not.
     let is_reported = |lost: &&Lost| {
         plan.lost.iter().any(|listed| {
             (listed.partition, &listed.content) == (lost.partition, &lost.content)
@@ -375,7 +363,7 @@ fn check_lost(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<(), App
     })
 }
 
-/// Checks that the partitions that the plan says it keeps are on the disk: a plan file may say anything.
+/// A plan file may say anything about what it keeps.
 fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     if plan.converts.is_some() {
         return check_converted(plan, stack);
@@ -412,7 +400,6 @@ fn check_kept(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     Ok(())
 }
 
-/// Checks that the converted table lists exactly the present partitions, each with the same bytes.
 fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     let is_same = |partition: &Partition| {
         let entry = plan.table.entry(partition.number);

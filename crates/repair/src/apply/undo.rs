@@ -1,9 +1,8 @@
-//! How an undo starts: from a stored backup to steps that may be written.
+//! Undo: from a stored backup to steps that may be written.
 //!
-//! Invariants: only bytes from a backup's file are restored, and only to the disk that it names, if every
-//! sector holds these bytes or those written over them, and the rest of the table is unchanged. A table that
-//! was saved when the marker of a move was restored is written only while that marker is there: afterwards it
-//! lists what has moved.
+//! Invariants: only bytes from a backup's file are restored, only to the disk that it names, and only if every sector
+//! holds these bytes or those written over them, and the rest of the table is unchanged. A table that was saved when
+//! the marker of a move was restored is written only while that marker is there: afterwards it lists what has moved.
 
 use straddle_device::Medium;
 use straddle_layout::format::gpt::MAX_ARRAY_BYTES;
@@ -98,8 +97,7 @@ impl Backup {
     }
 }
 
-/// Refuses to make a partition smaller than its contents: the file system was enlarged after the partition,
-/// and may have data in the space that was gained, beside what is watched.
+/// The file system may have been enlarged since, with data in the gained space that is not watched.
 fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyError> {
     let stack = straddle_layout::read_all(target, target.identity().sector, None)?;
     let after = After { medium: target, steps: undoing };
@@ -121,7 +119,6 @@ fn check_outgrown(target: &Target<'_>, undoing: &[Step]) -> Result<(), ApplyErro
 }
 
 impl BackupFile {
-    /// Refuses a disk whose new partitions have been written to since: that data would be lost with them.
     fn check_unwritten(&self, disk: &dyn Medium) -> Result<(), ApplyError> {
         let steps = self.steps()?;
         for Watched { partition, at, sum } in &self.watched {
@@ -134,7 +131,7 @@ impl BackupFile {
         Ok(())
     }
 
-    /// Refuses a disk whose move is over. Some of what the steps write may be undone already.
+    /// Refuses a disk whose move is over. Part of the steps may be undone already.
     fn check_marked(&self, target: &Target<'_>) -> Result<(), ApplyError> {
         let marked = After { medium: target, steps: self.steps()? };
         let stack = straddle_layout::read_stack(&marked, target.identity().sector, None)?;
@@ -146,13 +143,11 @@ impl BackupFile {
         Err(ApplyError::OtherDisk(why.to_owned()))
     }
 
-    /// Refuses a range that is not on the disk, or has more than `largest` bytes.
     fn check_span(&self, span: Span, largest: ByteCount) -> Result<(), ApplyError> {
         let is_possible = span.len() <= largest && span.end().get() <= self.size;
         is_possible.then_some(()).ok_or_else(contradicts)
     }
 
-    /// Refuses a disk whose table differs where `steps` wrote nothing: another disk, or a changed one.
     fn check_beside(&self, disk: &dyn Medium, steps: &[Step]) -> Result<(), ApplyError> {
         for Beside { structure, at, sum } in &self.table {
             self.check_span(*at, ByteCount::new(MAX_ARRAY_BYTES))?;
@@ -167,8 +162,8 @@ impl BackupFile {
         Ok(())
     }
 
-    /// Returns the steps that restore the previous contents of `disk`: the recorded steps in reverse order.
-    /// Refuses a disk that holds neither the previous contents nor what was written over them.
+    /// The steps that restore `disk`, in reverse order. Refuses a disk that holds neither the previous
+    /// contents nor what was written over them.
     fn undoing(&self, disk: &dyn Medium, serial: Option<&str>) -> Result<Vec<Step>, ApplyError> {
         let other = |why: String| ApplyError::OtherDisk(why);
         if disk.len().get() != self.size || self.serial.as_deref() != serial {

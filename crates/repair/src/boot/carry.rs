@@ -1,9 +1,8 @@
-//! Carrying out a move that was prepared, in the initramfs.
+//! Carrying out a prepared move in the initramfs.
 //!
-//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has them, or
-//! not at all; otherwise the machine reboots. How it ended is recorded. A hibernated system has the old table
-//! and open file systems in memory, and would write to the old places: unless it is certain that there is
-//! none, nothing is moved.
+//! Invariants: whatever ends a move, the kernel lists the partitions that move where the table has them, or not at
+//! all; otherwise the machine reboots. The result is recorded. A hibernated system has the old table and open file
+//! systems in memory, and would write to the old places: nothing is moved unless there certainly is none.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,7 +21,7 @@ use crate::apply::ApplyError;
 use crate::realign::{JournalPlace, Listing, MoveError, Outcome, Realign, Run, Watch};
 use crate::{Depth, Present, Target};
 
-/// How often, and with what pauses, the kernel is asked to reread the table.
+/// How often the kernel is asked to reread the table, and the pauses between.
 const REREADS: (u32, Duration) = (20, Duration::from_millis(500));
 /// How long the reason for a reboot is shown.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -72,9 +71,8 @@ impl fmt::Display for Ended {
 }
 
 impl System {
-    /// Resumes an unfinished move of `disk`, or begins the one that was prepared, whose journal is named
-    /// `id`. Reboots if the kernel does not list what the table has then. The error is
-    /// [`BootError::NotMoved`] if nothing was written.
+    /// Resumes an unfinished move of `disk`, or begins the prepared one, whose journal is named `id`. Reboots if the
+    /// kernel does not list the table's partitions afterwards. [`BootError::NotMoved`]: nothing was written.
     pub fn carry_out(
         &self,
         disk: &Path,
@@ -92,7 +90,7 @@ impl System {
         ended.and_then(|ended| recorded.map(|()| ended))
     }
 
-    /// Moves. `begun` is the plan of which something may have been written.
+    /// `begun` is the plan of which something may have been written.
     fn moved(
         &self,
         disk: &Path,
@@ -144,7 +142,6 @@ fn finished(run: Run<'_>, is_back: bool, console: &mut Console<'_>) -> Result<Ou
     }
 }
 
-/// How a move ended that was resumed or not, and back or not.
 fn ended(
     outcome: Result<Outcome, MoveError>,
     realign: &Realign,
@@ -168,7 +165,6 @@ fn ended(
     }
 }
 
-/// Reboots if the kernel and the table disagree. `ended` is how the move ended.
 fn agree_or_restart(
     disk: &Path,
     realign: &Realign,
@@ -238,12 +234,10 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     Some(format!("a hibernated system may be in {device}, which cannot be read yet: {HELP}"))
 }
 
-/// The last value that the kernel's command line has for `name`.
 fn setting<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split_ascii_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The device of a `resume=`; `None` if it is missing.
 fn path_of(system: &System, device: &str) -> Option<PathBuf> {
     let path = match device.split_once('=') {
         Some(("UUID", uuid)) => Path::new("/dev/disk/by-uuid").join(uuid),
@@ -255,7 +249,7 @@ fn path_of(system: &System, device: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-/// Whether the device holds the image of a hibernated system; `None` if it cannot be read.
+/// `None` if it cannot be read.
 fn is_suspended(device: &Path) -> Option<bool> {
     let file = File::open(device).ok()?;
     let mut head = Vec::new();

@@ -1,10 +1,8 @@
-//! Preparing a move, and cancelling it: the plan, the program, and the hooks of the program that makes the
-//! initramfs are installed, and removed.
+//! Preparing a move at boot, and cancelling it.
 //!
-//! Invariants: nothing is installed unless the machine can start while its partitions are being moved; what
-//! cannot be found out counts as needed for that. What is installed in part is removed again. Only files of
-//! its own, which say so in their second line, are replaced and removed. A file is written whole or not at
-//! all.
+//! Invariants: nothing is installed unless the machine can start while its partitions are being moved; what cannot be
+//! found out counts as needed for that. A partial installation is removed again. Only files of its own, marked in
+//! their second line, are replaced and removed. A file is written whole or not at all.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +33,6 @@ impl System {
         self.install(&stable_name(disk), realign, program)
     }
 
-    /// Installs everything, or nothing if the initramfs can be made without it.
     pub(crate) fn install(&self, disk: &Path, realign: &Realign, program: &Path) -> Result<(), BootError> {
         self.check_disk(disk)?;
         let generator = GENERATORS.iter().find(|one| one.path(self).is_some());
@@ -58,7 +55,7 @@ impl System {
             },
         };
         let removed = generator.remove(self);
-        // The generator may have made the initramfs of one kernel before it failed at another's.
+        // One kernel's initramfs may have been made before another's failed.
         if is_made && removed.and_then(|_| generator.run(self)).is_err() {
             return Err(BootError::MayMove { command: generator.command(), source: Box::new(error) });
         }
@@ -66,7 +63,6 @@ impl System {
         Err(BootError::Removed(Box::new(error)))
     }
 
-    /// Refuses if a move of another disk is prepared.
     fn check_disk(&self, disk: &Path) -> Result<(), BootError> {
         let Ok(name) = fs::read_to_string(self.home().join("disk")) else { return Ok(()) };
         let prepared = PathBuf::from(name.trim_end_matches('\n'));
@@ -93,7 +89,6 @@ impl System {
     }
 }
 
-/// Checks that the machine can start while the partitions are being moved, as far as the disk shows it.
 fn check_start(realign: &Realign, present: &Present, sys: &Directory) -> Result<(), BootError> {
     if let Journal::Elsewhere { .. } = realign.journal {
         return Err(blocked("the disk itself has no room for the journal"));
@@ -121,7 +116,6 @@ fn check_start(realign: &Realign, present: &Present, sys: &Directory) -> Result<
     check_boot_files(sys, &moving(realign))
 }
 
-/// The numbers of the entries that move.
 pub(super) fn moving(realign: &Realign) -> Vec<u32> {
     let entries = realign.plan.table.partitions.iter();
     entries.filter(|entry| entry.is_moved()).map(|entry| entry.number).collect()
@@ -135,10 +129,8 @@ fn stable_name(disk: &Path) -> PathBuf {
     same.min().unwrap_or(real)
 }
 
-/// Where a boot loader's files are.
 const FOLDERS: [&str; 5] = ["/boot", "/boot/grub", "/boot/grub2", "/boot/efi", "/efi"];
 
-/// Refuses a boot loader's folder in one of these partitions of a disk, whose folder in sysfs is `disk`.
 fn check_boot_files(disk: &Directory, moving: &[u32]) -> Result<(), BootError> {
     let listed = partitions(disk).into_iter().filter(|one| moving.contains(&one.number));
     let listed: Vec<_> = listed.map(|one| (one.number, disk.text(&format!("{}/dev", one.name)))).collect();
@@ -161,8 +153,7 @@ fn blocked(why: impl Into<String>) -> BootError {
     BootError::Blocked(why.into())
 }
 
-/// The devices below all mappings and arrays that hold the file system of `path`, each as the kernel prints its
-/// number (`8:1`); `None` if that is unknown.
+/// The devices (as `8:1`) below all mappings and arrays under the file system of `path`, if known.
 fn below(path: &Path) -> Option<BTreeSet<String>> {
     let path = fs::canonicalize(path).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -198,7 +189,6 @@ fn number_of(device: &Path) -> Option<String> {
     Directory::new(Path::new("/sys/class/block").join(name)).text("dev")
 }
 
-/// The devices of the Btrfs of which `source` is one.
 fn btrfs_devices(source: &str) -> Option<Vec<String>> {
     let name = fs::canonicalize(source).ok()?.file_name()?.to_owned();
     let systems = fs::read_dir("/sys/fs/btrfs").ok()?.flatten();
@@ -217,15 +207,13 @@ fn leaves(number: &str, found: &mut BTreeSet<String>) -> Option<()> {
     slaves.iter().try_for_each(|slave| leaves(&device.text(&format!("slaves/{slave}/dev"))?, found))
 }
 
-/// Every hook has this line.
 const OURS: &str = "# Installed by 'straddle realign --at-boot'; '--at-boot=cancel' removes it.";
 
-/// A program that makes the initramfs, and what is installed for it.
 pub(crate) struct Generator {
     program: &'static str,
     arguments: &'static [&'static str],
     hooks: &'static [(&'static str, &'static str)],
-    /// A folder that is only for the hooks.
+    /// Only for the hooks.
     folder: Option<&'static str>,
 }
 
@@ -260,7 +248,6 @@ pub(crate) const GENERATORS: [Generator; 2] = [
 ];
 
 impl Generator {
-    /// The path of the program, if it is installed.
     pub(crate) fn path(&self, system: &System) -> Option<PathBuf> {
         ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
             .iter()
@@ -282,7 +269,6 @@ impl Generator {
         }
     }
 
-    /// Refuses if another program's file is in the place of a hook.
     pub(crate) fn check(&self, system: &System) -> Result<(), BootError> {
         let mut paths = self.hooks.iter().map(|(path, _)| system.path(path));
         let foreign = paths.find(|path| fs::symlink_metadata(path).is_ok() && !is_ours(path));
@@ -293,7 +279,6 @@ impl Generator {
         self.hooks.iter().try_for_each(|(path, text)| write(&system.path(path), text.as_bytes(), 0o755))
     }
 
-    /// Removes the hooks; false if there were none.
     pub(crate) fn remove(&self, system: &System) -> Result<bool, BootError> {
         let mut is_found = false;
         for path in self.hooks.iter().map(|(path, _)| system.path(path)).filter(|path| is_ours(path)) {
@@ -313,7 +298,7 @@ fn is_ours(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.lines().nth(1) == Some(OURS))
 }
 
-/// Writes a file, durably, and puts it in the place of an older one.
+/// Replaces a file, durably.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), BootError> {
     let write = || -> io::Result<()> {
         if let Some(folder) = path.parent() {

@@ -1,10 +1,8 @@
-//! What a disk keeps outside of its partitions: boot code and boot loaders, and what no partition lists any
-//! more.
+//! What a disk keeps outside of its partitions: boot code, boot loaders, and data that no partition lists any more.
 //!
-//! Invariants: firmware and boot code look for boot loaders at fixed places, so these keep theirs. Nothing is
-//! copied over a table or into a partition. Data that are not copied are named.
-//! Without consent a copy writes only where the new disk holds zeros. All of these places are read before the
-//! first write, except holes of a file.
+//! Invariants: firmware and boot code look for boot loaders at fixed places, so these keep theirs. Nothing is copied
+//! over a table or into a partition. Data that are not copied are named. Without consent a copy writes only where the
+//! new disk holds zeros: all of these places are read before the first write, except holes of a file.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -23,24 +21,21 @@ use crate::plan::{Format, Plan, Situation, WIPED, array_sectors};
 use crate::realign::unallocated::ends;
 use crate::relocate::{Disk as _, FileAccess, Progress};
 
-/// How far into a disk boot loaders are looked for. Those of single-board computers end at 16 MiB.
+/// Boot loaders of single-board computers end at 16 MiB.
 pub(super) const MAX_LOADER: ByteOffset = ByteOffset::new(32 * MIB);
 
-/// How far from both ends of unallocated space data are looked for that are not copied.
+/// At both ends of unallocated space data are looked for that are not copied.
 const LOOK: ByteCount = ByteCount::new(64 * MIB);
 
-/// What a source has outside of its partitions.
 pub(super) struct Gap {
-    /// What keeps its place on the new disk.
     pub(super) copied: Vec<Span>,
-    /// The first byte of each piece of data that is not copied.
+    /// Of each piece of data that is not copied, the first byte.
     left: Vec<ByteOffset>,
     /// The same between and after partitions.
     unlisted: Vec<ByteOffset>,
 }
 
 impl Gap {
-    /// Finds what `source` has outside of its partitions, and what of it has room before those of `plan`.
     pub(super) fn of(source: &Situation<'_>, plan: &Plan) -> Result<Self, CopyError> {
         let parts = source.stack.partitions.iter().map(|partition| partition.span.start());
         let first = parts.min().unwrap_or_default().min(MAX_LOADER).min(ByteOffset::new(source.size().get()));
@@ -67,7 +62,6 @@ impl Gap {
         Ok(Self { copied, left, unlisted })
     }
 
-    /// Remarks on data that are not copied.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
             format!(
@@ -87,7 +81,7 @@ impl Gap {
     }
 }
 
-/// What the new table leaves free before the first partition. An MBR leaves the boot code.
+/// The free space before the first partition of the new table. An MBR leaves the boot code.
 pub(super) fn room(plan: &Plan) -> Span {
     let first = plan.table.spans(plan.block()).map(Span::start).min().unwrap_or_default().min(MAX_LOADER);
     let whole = Span::first(ByteCount::new(first.get()));
@@ -99,7 +93,6 @@ pub(super) fn room(plan: &Plan) -> Span {
     free.first().copied().unwrap_or(Span::first(ByteCount::ZERO))
 }
 
-/// What the table of the source takes at its beginning. The boot code of an MBR is not part of it.
 fn table_of(source: &Situation<'_>) -> Result<Vec<Span>, CopyError> {
     if source.stack.kind != TableKind::Gpt {
         return Ok(Vec::new());
@@ -111,7 +104,6 @@ fn table_of(source: &Situation<'_>) -> Result<Vec<Span>, CopyError> {
     Ok(mbr.into_iter().chain(header).chain(array).collect())
 }
 
-/// The first byte of `span` that is not zero.
 fn first_written_byte(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffset>, ReadError> {
     for window in span.pieces(WINDOW) {
         if let Some(offset) = first_set(&bytes_of(medium, window)?) {
@@ -121,7 +113,6 @@ fn first_written_byte(medium: &dyn Medium, span: Span) -> Result<Option<ByteOffs
     Ok(None)
 }
 
-/// What is copied from before the first partition: the places, and their bytes.
 #[derive(Default)]
 pub(super) struct Lead(Vec<(ByteOffset, Vec<u8>)>);
 
@@ -131,13 +122,11 @@ impl Lead {
         copy.lead.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The boot code of the first sector, which is written with the table.
     pub(super) fn code(&self) -> &[u8] {
         let first = self.0.iter().find(|(at, _)| *at == ByteOffset::ZERO);
         first.map_or(&[], |(_, bytes)| &bytes[..bytes.len().min(mbr::DISK_ID_AT)])
     }
 
-    /// What boot loaders keep between the first sector and the first partition.
     pub(super) fn core(&self) -> impl Iterator<Item = (ByteOffset, &[u8])> {
         self.0.iter().filter_map(|(at, bytes)| {
             let skipped = if *at == ByteOffset::ZERO { mbr::SECTOR_BYTES } else { 0 };
@@ -147,7 +136,6 @@ impl Lead {
     }
 }
 
-/// How many bytes are tested at once.
 const PIECE: usize = 4096;
 
 impl Copy {
@@ -170,7 +158,6 @@ impl Copy {
         self.check_empty(medium, self.written(medium)?, &|span| FileAccess::new(&file).holes(span), watch)
     }
 
-    /// Checks that there are only zeros in the `places` that are written, unless the plan has consent.
     pub(super) fn check_empty(
         &self,
         medium: &dyn Medium,
@@ -202,7 +189,6 @@ impl Copy {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Every place that is written on `medium`, in order and each once.
     pub(super) fn written(&self, medium: &dyn Medium) -> Result<Vec<Span>, CopyError> {
         let mut places = vec![Span::first(WIPED.min(medium.len()))];
         places.extend(self.lead.iter().copied());
@@ -216,7 +202,6 @@ impl Copy {
     }
 }
 
-/// The index of the first byte that is not zero.
 pub(super) fn first_set(bytes: &[u8]) -> Option<usize> {
     let is_set = |piece: &[u8]| piece.iter().fold(0, |all, byte| all | byte) != 0;
     let start = bytes.chunks(PIECE).position(is_set)? * PIECE;

@@ -1,10 +1,9 @@
 //! Carrying out a copy: the marker, the data, the boot sectors, the table.
 //!
-//! Invariants: nothing is written to the new disk before it is known to be the plan's, to hold what it held
-//! and, without consent, zeros wherever something is written. Its table is written when everything else is on
-//! the medium and was read back, and only if the source was not written to since it
-//! was opened.
-//! What cannot be read is listed, or stops the copy.
+//! Invariants: nothing is written to the new disk before it is known to be the plan's, unchanged and, without
+//! consent, zero wherever something is written. Its table is written when everything else was read back from the
+//! medium, and only if the source was not written to since it was opened. Unreadable sectors are listed, or stop the
+//! copy.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +25,7 @@ use crate::realign::{Listing, MoveError, Reading, Reference, Which, hibernated, 
 use crate::relocate::{Bad, Disk as _, Disks, FileAccess, Move, Progress, listed, read_rest};
 use crate::target::{Disk, Target};
 
-/// The text of the marker of an unfinished copy, and where it is.
+/// Where the marker of an unfinished copy has its text.
 const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
 
 /// How a copy ended.
@@ -52,7 +51,6 @@ pub enum Stage {
 /// Receives the stage and its progress, and may stop the copy.
 pub type CopyWatch<'w> = &'w mut dyn FnMut(Stage, Progress) -> ControlFlow<()>;
 
-/// Whether a medium has the marker of an unfinished copy.
 pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
     if medium.len().get() < mbr::SECTOR_BYTES as u64 {
         return Ok(false);
@@ -90,7 +88,6 @@ impl Copy {
             }
         }
         let places = self.written(target)?;
-        // A disk with the marker of this plan holds this copy, which is made again.
         if !has_begun
             && self.check_empty(target, places.clone(), &|span| target.holes(span), watch)?.is_break()
         {
@@ -130,7 +127,6 @@ impl Copy {
         Ok(Copied::Complete(bad))
     }
 
-    /// Checks that the source is the plan's; returns its bytes before the first partition.
     fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
         let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
         if source.medium().len() != self.source.size {
@@ -146,8 +142,7 @@ impl Copy {
         Ok(Lead::read(self, source)?)
     }
 
-    /// Checks that what the partitions hold fits what is copied of them, and that what refers to their places
-    /// is what the plan found.
+    /// Checks that the contents fit in what is copied of their partitions, and references against the plan.
     fn check_contents(&self, source: &Source<'_>) -> Result<(), CopyError> {
         let refuse = |why: String| Err(CopyError::OtherSource(format!("{why}: plan again")));
         let medium = source.medium();
@@ -185,8 +180,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Checks that the new disk is the plan's; returns whether it has the marker of a run that did not
-    /// complete it, or else is as it was.
+    /// Whether the new disk has the marker of an incomplete run; else it must be as in the plan.
     fn has_begun(&self, disk: &dyn Disk) -> Result<bool, CopyError> {
         let marker = self.marker()?;
         let is_marked = holds(disk, ByteOffset::ZERO, &marker)?;
@@ -205,7 +199,7 @@ impl Copy {
     }
 
     /// The sector that marks the new disk as unfinished, the same in every run of this plan: an MBR with an
-    /// entry for the place of the first partition.
+    /// entry at the place of the first partition.
     fn marker(&self) -> Result<[u8; mbr::SECTOR_BYTES], CopyError> {
         let block = self.plan.block();
         // No file system begins a sector after the start of one.
@@ -231,7 +225,6 @@ impl Copy {
         Ok(sector)
     }
 
-    /// The steps that write the table to `disk`, with the boot code of `lead` in its first sector.
     pub(super) fn steps(&self, disk: &dyn Medium, lead: &Lead) -> Result<Vec<Step>, CopyError> {
         let mut first = bytes_at(disk, ByteOffset::ZERO, self.plan.block().bytes().in_memory())?;
         first[..mbr::SECTOR_BYTES].fill(0);
@@ -240,13 +233,12 @@ impl Copy {
         let steps = [Step::Write { at: 0, old: Vec::new(), new: first, what: String::new() }];
         let after = After { medium: disk, steps: &steps };
         let mut stack = read_stack(&after, Some(self.plan.block()), None)?;
-        // What is still recognised without the first sector is what the new table replaces.
+        // What is recognised without the first sector is what the new table replaces.
         stack.kind = TableKind::None;
         stack.partitions.clear();
         Ok(encode_over_all(&self.plan, &after, &stack)?)
     }
 
-    /// Writes the table, with the boot code in its first sector.
     fn table(&self, disk: &mut dyn Disk, lead: &Lead) -> Result<(), CopyError> {
         let steps = self.steps(disk, lead)?;
         for step in &steps {
@@ -268,7 +260,6 @@ impl Copy {
     }
 }
 
-/// Whether `entry` of the new table has what finds `item`.
 fn is_entry_of(entry: &Entry, item: &Item) -> bool {
     let old = crate::plan::kept(&item.partition);
     let has_identity = old.uuid.is_none() || old.uuid == entry.uuid;
@@ -277,7 +268,6 @@ fn is_entry_of(entry: &Entry, item: &Item) -> bool {
         && (&entry.name, entry.attributes, entry.bootable) == (&old.name, old.attributes, old.bootable)
 }
 
-/// Checks that the medium returns what was written.
 fn read_back(disk: &dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
     disk.drop_cache(Span::of_buffer(at, bytes).ok_or(CopyError::TooLarge)?);
     if holds(disk, at, bytes)? { Ok(()) } else { Err(CopyError::Differs { at, len: bytes.len() as u64 }) }
@@ -287,7 +277,6 @@ pub(super) fn write(disk: &mut dyn Disk, at: ByteOffset, bytes: &[u8]) -> Result
     disk.write_at(at, bytes).map_err(|source| CopyError::Write { at, source })
 }
 
-/// The sectors of a mark on a medium of `len` bytes.
 pub(super) fn sectors(mark: Span, len: ByteCount) -> Option<Span> {
     let sector = mbr::SECTOR_BYTES as u64;
     let start = mark.start().get() / sector * sector;
@@ -299,9 +288,7 @@ fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
     disk.flush().map_err(|source| CopyError::Flush { source })
 }
 
-/// How many bytes are copied at a time.
 pub(super) const WINDOW: ByteCount = ByteCount::new(4 * MIB);
-/// The unit of holes.
 const HOLE: usize = 4096;
 
 /// What a sector of the source that cannot be read does.
@@ -324,7 +311,6 @@ struct Work<'w, 'd> {
     watch: CopyWatch<'w>,
 }
 
-/// The windows of an extent: where they are on the source and on the new disk.
 fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
     extent.from.pieces(WINDOW).filter_map(move |part| {
         let offset = part.start().checked_since(extent.from.start())?;
@@ -333,7 +319,6 @@ fn windows(extent: Move) -> impl Iterator<Item = (Span, ByteOffset)> {
 }
 
 impl Work<'_, '_> {
-    /// Copies all extents; returns the hash of each window, or `None` if that was stopped.
     fn copy(&mut self, extents: &[Move]) -> Result<Option<Vec<[u8; 32]>>, CopyError> {
         let mut hashes = Vec::new();
         let mut buffer = Vec::new();
@@ -348,7 +333,7 @@ impl Work<'_, '_> {
         Ok(Some(hashes))
     }
 
-    /// Reads what was written back; false if that was stopped.
+    /// False if it was stopped.
     fn verify(&mut self, extents: &[Move], hashes: &[[u8; 32]]) -> Result<bool, CopyError> {
         let mut buffer = Vec::new();
         for ((from, to), hash) in extents.iter().copied().flat_map(windows).zip(hashes) {
@@ -366,7 +351,7 @@ impl Work<'_, '_> {
         Ok(true)
     }
 
-    /// Counts what is done; true if it is to be stopped.
+    /// True if it is to be stopped.
     fn advance(&mut self, len: ByteCount) -> bool {
         self.done = self.done.saturating_add(len.get());
         let skipped = self.bad.iter().fold(0_u64, |sum, bad| sum.saturating_add(bad.from.len().get()));
@@ -396,7 +381,6 @@ impl Work<'_, '_> {
         let bad = read_rest(&mut Disks::one(&mut Reading(self.source.medium())), from, buffer);
         let to = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
         for bad in listed(&bad, from, to) {
-            // Joined with what is listed before it.
             match self.bad.last_mut().and_then(|last| Some((last.joined(bad)?, last))) {
                 Some((both, last)) => *last = both,
                 None => self.bad.push(bad),
@@ -405,7 +389,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Writes a window. In a file zeros become holes.
+    /// In a file zeros become holes.
     fn write(&mut self, to: ByteOffset, bytes: &[u8]) -> Result<(), CopyError> {
         let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
         let mut at = 0;

@@ -22,25 +22,23 @@ pub struct Source<'a> {
     bytes: Bytes<'a>,
     serial: Option<String>,
     is_raw: bool,
-    /// The file or device, and what else an image may open, locked.
     files: Vec<Held>,
-    /// What is behind loop devices among them, through others too. It is in use by these, and not locked.
+    /// What is behind loop devices among them, which use it: not locked.
     behind: Vec<Held>,
 }
 
 struct Held {
     path: PathBuf,
     file: File,
-    /// Its state when it was opened.
     opened: Option<Written>,
 }
 
-/// What changes whenever a file or device is written to.
+/// Changes whenever a file or device is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
-    /// The time of the last write to a file, and its length.
+    /// The time of the last write, and the length.
     File { modified: (i64, i64), len: u64 },
-    /// The sectors that were written to a disk, with those that were discarded.
+    /// Sectors written to and discarded from a disk.
     Disk(u64, u64),
 }
 
@@ -49,8 +47,7 @@ impl Held {
         Self { path: path.to_owned(), opened: written(&file), file }
     }
 
-    /// The file with this identity at `path`. Of one that cannot be opened, or has lost its name, only the
-    /// sectors written to the loop device are known.
+    /// Without access to the file, only the sectors written to the loop device are known.
     fn behind((id, path): (FileId, PathBuf)) -> Option<Self> {
         let file = OpenOptions::new().read(true).custom_flags(open_flags(false)).open(&path).ok()?;
         let is_it = FileId::of_open(&file).is_ok_and(|found| found == id);
@@ -62,7 +59,6 @@ impl Held {
     }
 }
 
-/// `None` if that cannot be known.
 fn written(file: &File) -> Option<Written> {
     let found = file.metadata().ok()?;
     if !found.file_type().is_block_device() {
@@ -134,12 +130,10 @@ impl<'a> Source<'a> {
         self.serial.as_deref()
     }
 
-    /// The file, if it is a raw image: its holes are not read.
     pub(super) fn raw(&self) -> Option<&File> {
         self.files.first().filter(|_| self.is_raw).map(|held| &held.file)
     }
 
-    /// The first of its files that was written to since, or is in use now.
     pub(super) fn written(&self) -> Option<PathBuf> {
         let machine = Machine::read(None);
         let is_used = |held: &Held| {
@@ -150,7 +144,6 @@ impl<'a> Source<'a> {
         found.map(|held| held.path.clone())
     }
 
-    /// Whether `file` leads to bytes of this source: by another name, or through loop devices.
     pub(super) fn is_behind(&self, file: &File) -> bool {
         let machine = Machine::read(None);
         let Ok(new) = file.metadata() else { return true };
@@ -158,8 +151,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The first file of a source, named `path` and opened with `options`, that leads to bytes of `new`: by another
-/// name, or through loop devices. Files that cannot be examined do not count.
+/// The first file of a source that leads to bytes of `new`, by another name or through loop devices. Files
+/// that cannot be examined do not count.
 pub fn shared<'a>(path: &'a Path, options: &'a Options, new: &Path) -> Option<&'a Path> {
     let new = std::fs::metadata(new).ok()?;
     let machine = Machine::read(None);
@@ -177,13 +170,11 @@ fn failed(error: io::Error) -> TargetError {
     OpenError::Io(error).into()
 }
 
-/// Whether two files or devices have bytes in common.
 fn is_same(machine: &Machine, one: &Metadata, other: &Metadata) -> bool {
     let other = ways(machine, other);
     ways(machine, one).iter().any(|id| other.contains(id))
 }
 
-/// The file or device with this `metadata`, and those behind it through loop devices.
 fn ways(machine: &Machine, metadata: &Metadata) -> Vec<FileId> {
     let behind = machine.behind(metadata).into_iter().map(|(id, _)| id);
     behind.chain([FileId::of(metadata)]).collect()

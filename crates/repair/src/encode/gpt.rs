@@ -17,7 +17,7 @@ use crate::error::PlanError;
 use crate::fingerprint::{bytes_of, gpt_array, gpt_header};
 use crate::plan::{Change, Entry, Plan, primary_is_damaged};
 
-/// The length in bytes of the header's specified fields.
+/// Of the header's specified fields, in bytes.
 const HEADER_LENGTH: usize = header::ENTRIES_CRC + 4;
 const REVISION: u32 = 0x0001_0000;
 const PRIMARY_LBA: u64 = 1;
@@ -30,7 +30,6 @@ fn put64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The copy of the present table that counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentGpt {
     block: u64,
@@ -39,7 +38,7 @@ pub(crate) struct CurrentGpt {
 }
 
 impl CurrentGpt {
-    /// Reads the copy that the layout crate used: the primary one unless it is damaged.
+    /// The primary copy unless it is damaged, as in the layout crate.
     pub(crate) fn read(medium: &dyn Medium, stack: &Stack) -> Result<Self, PlanError> {
         let block = stack.block;
         let last = block.blocks_floor(medium.len()).get().saturating_sub(1);
@@ -54,7 +53,6 @@ impl CurrentGpt {
         backups.find_map(|lba| Self::at(medium, block, lba)).ok_or_else(missing)
     }
 
-    /// Reads the copy whose header is at `lba`, if its checksums are right.
     fn at(medium: &dyn Medium, block: BlockSize, lba: u64) -> Option<Self> {
         let header = gpt_header(medium, block, Lba::new(lba))?;
         let size = usize::try_from(le32(&header, header::HEADER_SIZE)).ok()?;
@@ -89,7 +87,7 @@ impl CurrentGpt {
         u64::from(le32(&self.header, header::ENTRY_SIZE))
     }
 
-    /// The same table in blocks of another size; the addresses in it are not converted yet.
+    /// The addresses are not converted yet.
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
         let len = ByteCount::new(block).in_memory();
         if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {
@@ -100,12 +98,10 @@ impl CurrentGpt {
         Ok(self)
     }
 
-    /// The number of blocks that the array takes.
     pub(crate) fn array_blocks(&self) -> u64 {
         (self.array.len() as u64).div_ceil(self.block)
     }
 
-    /// The bytes of the primary copy's array: its usual place if that copy is damaged.
     pub(crate) fn primary_array(&self) -> Option<Span> {
         let start = self.primary_array_lba().checked_mul(self.block).map(ByteOffset::new)?;
         let len = self.array_blocks().checked_mul(self.block)?;
@@ -116,7 +112,6 @@ impl CurrentGpt {
         le64(&self.header, header::MY_LBA)
     }
 
-    /// The address of the other copy, as recorded.
     fn other_lba(&self) -> u64 {
         le64(&self.header, header::ALTERNATE_LBA)
     }
@@ -125,13 +120,13 @@ impl CurrentGpt {
         self.my_lba() == PRIMARY_LBA
     }
 
-    /// The address of the backup header: as recorded, or the disk's last block if that is impossible.
+    /// As recorded, or the last block if that is impossible.
     fn backup_lba(&self, last: u64) -> u64 {
         let lba = if self.is_primary() { self.other_lba() } else { self.my_lba() };
         if (PRIMARY_LBA + 1..=last).contains(&lba) && lba > self.last_usable() { lba } else { last }
     }
 
-    /// The address of the primary copy's array: as recorded, or block 2 if the backup was read.
+    /// As recorded, or block 2 if the backup was read.
     fn primary_array_lba(&self) -> u64 {
         if self.is_primary() { le64(&self.header, header::ENTRIES_LBA) } else { PRIMARY_LBA + 1 }
     }
@@ -149,7 +144,6 @@ impl CurrentGpt {
         Self { block, header, array: vec![0; len.in_memory()] }
     }
 
-    /// Enters the partitions of `plan`.
     fn patch(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let size = usize::try_from(le32(&self.header, header::ENTRY_SIZE)).unwrap_or(entry::NAME.end);
         for (bytes, number) in self.array.chunks_exact_mut(size).zip(1..) {
@@ -173,7 +167,6 @@ impl CurrentGpt {
         Ok(())
     }
 
-    /// The header of the copy at `my_lba`.
     fn header_for(
         &self,
         plan: &Plan,
@@ -261,8 +254,8 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     Ok(())
 }
 
-/// Clears the headers of the former table, `old`, which counts in sectors of `block`, except where the new
-/// one is written: other tools would still offer it.
+/// Clears the headers of the former table, which counts in sectors of `block`, where the new one writes
+/// nothing: other tools would still offer it.
 pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let last = (steps.medium.len().get() / block).saturating_sub(1);
     let mut headers = vec![PRIMARY_LBA, last];
@@ -284,7 +277,6 @@ pub(super) fn forget(old: Option<&CurrentGpt>, block: u64, steps: &mut Steps<'_>
 /// large for CHS (table 5-4).
 const PROTECTIVE: [u8; 8] = [0x00, 0x00, 0x02, 0x00, 0xEE, 0xFF, 0xFF, 0xFF];
 
-/// Writes the MBR of a GPT disk: one entry over the whole disk, so that it shows no free space.
 fn protect(plan: &Plan, stack: &Stack, last: u64, steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut sector = steps.sector(Lba::new(0))?;
     let covered = u32::try_from(last).unwrap_or(u32::MAX);
@@ -299,8 +291,8 @@ fn protect(plan: &Plan, stack: &Stack, last: u64, steps: &mut Steps<'_>) -> Resu
                 put32(&mut sector, at + 12, covered);
             }
         }
-        // One that begins elsewhere, which Linux ignores (`pmbr_part_valid`, block/partitions/efi.c). A
-        // hybrid MBR lists other partitions after it.
+        // One that begins elsewhere, which Linux ignores (`pmbr_part_valid`, block/partitions/efi.c). A hybrid MBR
+        // lists other partitions after it.
         None if !plan.fresh && is_signed && slots().any(|at| sector[at + 4] == 0xEE) => {
             let others =
                 slots().filter(|at| !matches!(sector[at + 4], 0 | 0xEE)).map(|at| le32(&sector, at + 8));

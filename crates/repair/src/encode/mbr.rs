@@ -27,7 +27,6 @@ const MOST_RECORDS: usize = 1024;
 const HEADS: u64 = 255;
 const TRACK: u64 = 63;
 
-/// The byte range of an entry in a table of four.
 pub(super) fn slot(index: usize) -> std::ops::Range<usize> {
     ENTRIES_AT + index * ENTRY_BYTES..ENTRIES_AT + (index + 1) * ENTRY_BYTES
 }
@@ -39,7 +38,7 @@ fn put32(bytes: &mut [u8], at: usize, value: u64) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The cylinder, head and sector of an address, or the largest values that can be encoded.
+/// The largest values if they cannot be encoded.
 fn chs(lba: Lba) -> [u8; 3] {
     let lba = lba.get();
     let (cylinder, head, sector) = (lba / (HEADS * TRACK), lba / TRACK % HEADS, lba % TRACK + 1);
@@ -50,7 +49,6 @@ fn chs(lba: Lba) -> [u8; 3] {
     [low(head), low(sector | (cylinder >> 2 & 0xC0)), low(cylinder)]
 }
 
-/// The sector that entry `index` of a record names, counted from `base`.
 fn linked(record: &[u8], index: usize, base: Lba) -> Lba {
     base.saturating_add(LbaCount::new(u64::from(le32(&record[slot(index)], 8))))
 }
@@ -63,14 +61,12 @@ fn is_link(record: &[u8], index: usize) -> bool {
     is_used(record, index) && is_extended(record[slot(index)][4])
 }
 
-/// A boot record without entries.
 fn blank(steps: &Steps<'_>) -> Vec<u8> {
     let mut record = vec![0; ByteCount::new(steps.block).in_memory()];
     record[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
     record
 }
 
-/// Fills in an entry for a partition whose start is counted from `base`.
 fn fill(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     let id = u8::from_str_radix(&entry.kind, 16)
         .map_err(|_| PlanError::Invalid(format!("partition {}: its type is invalid", entry.number)))?;
@@ -92,7 +88,6 @@ fn fill_with(
     put32(bytes, 12, sectors.get())
 }
 
-/// Changes the position of an entry, whose start is counted from `base`.
 fn replace(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     fill_with(bytes, bytes[0], bytes[4], (entry.start, entry.sectors), base)
 }
@@ -173,14 +168,13 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
     Ok(())
 }
 
-/// A chain of records: the sector and the bytes of each, in the order of their links.
+/// In the order of the links.
 type Chain = Vec<(Lba, Vec<u8>)>;
 
 fn record_at(chain: &Chain, at: Lba) -> Option<&Vec<u8>> {
     chain.iter().find(|(lba, _)| *lba == at).map(|(_, record)| record)
 }
 
-/// Reads the present table's chain, if its container is kept.
 fn read_chain(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Chain, PlanError> {
     let mut chain = Chain::new();
     let kept = plan.table.extended().filter(|entry| entry.change != Change::New && !plan.fresh);
@@ -214,7 +208,6 @@ fn read_chain(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Chain, Pl
     }
 }
 
-/// Rewrites the chain of a table that counts in sectors of `former` for its new positions.
 fn converted_chain(
     plan: &Plan,
     stack: &Stack,
@@ -249,13 +242,12 @@ fn converted_chain(
     Ok(chain)
 }
 
-/// The chain that `plan` requires: the records of removed partitions are left out, new ones come at the end.
+/// The records of removed partitions are left out, new ones come at the end.
 fn changed_chain(old: &Chain, plan: &Plan, steps: &Steps<'_>) -> Result<Chain, PlanError> {
     let mut chain = Chain::new();
     let Some(extended) = plan.table.extended() else { return Ok(chain) };
     let order = plan.table.logical();
     let wanted: BTreeMap<Lba, &Entry> = order.iter().copied().collect();
-    // The first record is always at the container's start, in use or not.
     let mut places = vec![extended.start];
     let kept = old.iter().map(|(at, _)| *at).filter(|at| wanted.contains_key(at));
     let added = order.iter().map(|(at, _)| *at).filter(|at| record_at(old, *at).is_none());
@@ -284,8 +276,7 @@ fn changed_chain(old: &Chain, plan: &Plan, steps: &Steps<'_>) -> Result<Chain, P
     Ok(chain)
 }
 
-/// Copies the entry that lists `entry`'s start from another record into the record at sector `at`, unless
-/// that record lists it itself.
+/// Copies the entry that lists `entry`'s start from another record into the one at `at`, unless that has it.
 fn take_over(old: &Chain, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<(), PlanError> {
     match old.iter().find(|(lba, record)| linked(record, 0, *lba) == entry.start) {
         Some((other, record)) if *other != at => {
@@ -296,7 +287,6 @@ fn take_over(old: &Chain, bytes: &mut [u8], entry: &Entry, at: Lba) -> Result<()
     }
 }
 
-/// Points a record's link at the next record; a link that already leads there is left unchanged.
 fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&Entry>)>) -> Result<(), PlanError> {
     let Some((next, entry)) = next else {
         let bytes = &mut record[slot(1)];
@@ -305,8 +295,7 @@ fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&Entry>)>
         }
         return Ok(());
     };
-    // No reader uses the size of a link. The size of a correct link is kept, so that growing a partition
-    // changes only one sector.
+    // The size of a correct link is kept (no reader uses it): growing a partition changes one sector.
     if is_extended(record[slot(1)][4]) && linked(record, 1, extended.start) == next {
         return Ok(());
     }
@@ -315,7 +304,6 @@ fn link(record: &mut [u8], extended: &Entry, next: Option<(Lba, Option<&Entry>)>
     fill_with(&mut record[slot(1)], 0, 0x05, (next, end.since(next)), extended.start)
 }
 
-/// Writes the new records, and then the one sector that makes them count.
 fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result<(), PlanError> {
     let mut committing = Vec::new();
     // The last of the chain first, so that no link leads to a record that is not written yet.
@@ -339,9 +327,8 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
     Ok(())
 }
 
-/// The present chain, and the one of the new table, in which logical partitions have moved. A record of a
-/// partition that stays changes at most in its link. These chains do not become valid with one sector: they
-/// are written while the table does not list their container ([`crate::realign`]).
+/// The present chain, and the one with moved partitions. The record of a partition that stays changes at most
+/// in its link. They are written while the table does not list their container ([`crate::realign`]).
 fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain, Chain), PlanError> {
     let old = read_chain(plan, stack, steps)?;
     let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());
@@ -373,7 +360,6 @@ fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain,
 /// Records at their bytes.
 pub(crate) type Laid = Vec<(u64, Vec<u8>)>;
 
-/// The extended boot records before and after `plan`; `None` if no logical partition moves.
 pub(crate) fn chains(
     plan: &Plan,
     medium: &dyn Medium,

@@ -1,8 +1,8 @@
 //! What a table may be written over.
 //!
-//! Invariants: a table is written only over sectors that are erased (zeros or ones) or hold a structure of a
-//! partition table, or that the plan lists as lost. That is checked where a plan is made and again before
-//! anything is written. Data that move are not there any more by then.
+//! Invariants: a table is written only over sectors that are erased (zeros or ones), hold a structure of a partition
+//! table, or are listed as lost in the plan. That is checked where a plan is made and again before anything is
+//! written, when data have moved away.
 
 use straddle_device::fields::{array, has, le32, le64};
 use straddle_device::{Medium, ReadError};
@@ -19,16 +19,14 @@ use crate::fingerprint::{Structure, bytes_of, gpt_array, gpt_header, structures}
 use crate::lost::Lost;
 use crate::plan::{Change, Entry, Plan};
 
-/// The unit in which data are found.
 const SECTOR: usize = mbr::SECTOR_BYTES;
-/// The size of an entry of a GPT; larger ones are a multiple of it.
+/// Larger entries are a multiple of this.
 const ENTRY: usize = gpt::ENTRY_BYTES as usize;
 /// The attribute bits of an entry that are reserved and zero (UEFI specification, table 5-8).
 const RESERVED: u64 = 0x0000_FFFF_FFFF_FFF8;
 /// No disk has more sectors.
 const MOST_SECTORS: u64 = 1 << 48;
 
-/// Refuses steps that write over what is neither a structure of a table nor listed as lost.
 pub(super) fn check(
     plan: &Plan,
     medium: &dyn Medium,
@@ -55,11 +53,9 @@ pub(super) fn check(
     Err(PlanError::Occupied { at })
 }
 
-/// The partitions that a new table does not keep, and over whose contents `steps` would write, each with the
-/// first byte. A plan that lists them as overwritten may.
+/// Dropped partitions over whose contents `steps` would write, unless the plan lists them as overwritten.
 ///
-/// Every byte up to the end of recognised contents counts, zeros too. Where nothing is recognised, what is
-/// not erased counts.
+/// Every byte up to the end of recognised contents counts, zeros too; else what is not erased.
 fn overwritten<'a>(
     plan: &'a Plan,
     medium: &dyn Medium,
@@ -89,7 +85,6 @@ fn overwritten<'a>(
     Ok(found)
 }
 
-/// What `steps` change, sector by sector.
 fn changed(steps: &[Step]) -> impl Iterator<Item = (Span, &[u8], &[u8])> {
     writes(steps).flat_map(|(at, old, new, _)| {
         let sectors = (at..).step_by(SECTOR).zip(old.chunks(SECTOR).zip(new.chunks(SECTOR)));
@@ -99,7 +94,6 @@ fn changed(steps: &[Step]) -> impl Iterator<Item = (Span, &[u8], &[u8])> {
     })
 }
 
-/// The spans that `steps` would write over although no table accounts for what is there.
 fn unaccounted(
     plan: &Plan,
     medium: &dyn Medium,
@@ -120,8 +114,6 @@ fn unaccounted(
     Ok(Span::union(odd))
 }
 
-/// The places whose contents are known: listed as lost, moved away before the table is written, or records
-/// and arrays of entries whose checksum is right.
 fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, ReadError> {
     let mut known: Vec<Span> = plan.lost.iter().map(|lost| lost.at).collect();
     known.extend(plan.table.partitions.iter().filter_map(|entry| match entry.change {
@@ -148,8 +140,7 @@ fn known(plan: &Plan, medium: &dyn Medium, stack: &Stack) -> Result<Vec<Span>, R
     Ok(known)
 }
 
-/// Whether there is a GPT header at byte `at`, of any table, or a damaged one: of the table that is written
-/// there, or one whose size and place are right.
+/// A header of any table; or a damaged one that is rewritten there, or whose size and place are right.
 fn is_header(at: u64, old: &[u8], new: &[u8]) -> bool {
     let is_signed = |bytes| has(bytes, 0, gpt::SIGNATURE);
     let guid = |bytes| array::<16>(bytes, header::DISK_GUID);
@@ -159,13 +150,12 @@ fn is_header(at: u64, old: &[u8], new: &[u8]) -> bool {
     is_signed(old) || is_placed || (is_signed(new) && guid(old) == guid(new))
 }
 
-/// Whether it is an extended boot record, of which only the first two entries are used.
+/// An extended boot record, of which only the first two entries are used.
 fn is_record(old: &[u8]) -> bool {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     is_zero(&old[..mbr::ENTRIES_AT]) && is_zero(&old[slot(2).start..mbr::SIGNATURE_AT])
 }
 
-/// Whether each entry is empty, plausible, or the one that is written there with one wrong field or bit.
 fn are_entries(old: &[u8], new: &[u8]) -> bool {
     old.chunks(ENTRY).zip(new.chunks(ENTRY)).all(|(old, new)| {
         let fields = [0..entry::GUID, entry::GUID..entry::START, entry::START..entry::ATTRIBUTES];
@@ -178,8 +168,7 @@ fn are_entries(old: &[u8], new: &[u8]) -> bool {
     })
 }
 
-/// Whether these bytes can be an entry of any disk. The type is zero if it was deleted. One of the fields may
-/// be damaged, but not its place.
+/// Can be an entry of any disk. A zero type is a deleted one. One field may be damaged, not the place.
 fn is_entry(bytes: &[u8]) -> bool {
     let (start, last) = (le64(bytes, entry::START), le64(bytes, entry::LAST));
     let is_placed = start >= 1 && start <= last && last < MOST_SECTORS;
@@ -190,7 +179,6 @@ fn is_entry(bytes: &[u8]) -> bool {
     is_placed && [is_named, is_identified, is_usual].into_iter().filter(|holds| *holds).count() >= 2
 }
 
-/// The array of the header in block `lba`, if its checksum is right, with the rest of its last sector.
 fn whole_array(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> {
     let header = gpt_header(medium, block, lba)?;
     let array = gpt_array(&header, block)?;
@@ -201,7 +189,7 @@ fn whole_array(medium: &dyn Medium, block: BlockSize, lba: Lba) -> Option<Span> 
 
 impl Plan {
     /// What its table would overwrite although no table accounts for it, and the partitions whose contents it
-    /// would overwrite; nothing if it cannot be written.
+    /// would overwrite; nothing if the table cannot be written.
     pub(crate) fn writes_over(
         &self,
         medium: &dyn Medium,

@@ -12,9 +12,9 @@ use crate::encode::CurrentGpt;
 use crate::error::PlanError;
 use crate::kinds;
 
-/// How many bytes of its sector a boot record fills.
+/// Bytes of its sector that a boot record fills.
 const RECORD: ByteCount = ByteCount::new(512);
-/// How many sectors before a partition are tried for its record.
+/// Sectors before a partition that are tried for its record.
 const PLACES: u64 = 16;
 
 fn cannot(why: String) -> PlanError {
@@ -22,7 +22,6 @@ fn cannot(why: String) -> PlanError {
 }
 
 impl Draft<'_> {
-    /// The present table in the new sectors.
     pub(super) fn converted_table(&mut self) -> Result<Table, PlanError> {
         let request = self.request;
         let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
@@ -55,7 +54,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Remarks on damage that a conversion repairs; refuses the conversion for other damage.
     fn check_problems(&mut self, stack: &Stack) -> Result<(), PlanError> {
         for problem in &stack.problems {
             match problem.damage() {
@@ -149,7 +147,7 @@ impl Draft<'_> {
     }
 }
 
-/// Hints at a GPT that lists these partitions at the same bytes; with its options, if none is logical.
+/// Hints at a GPT with these partitions at the same bytes; with its options, if none is logical.
 fn as_gpt(partitions: &[Entry]) -> String {
     if partitions.iter().any(|entry| entry.slot != Slot::Primary) {
         return "; a GPT can".to_owned();
@@ -167,7 +165,6 @@ fn as_gpt(partitions: &[Entry]) -> String {
     )
 }
 
-/// Checks that the table's size and the wanted one differ, and that both are 512 or 4096 bytes.
 fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     let old = stack.block;
     if old == new {
@@ -186,7 +183,6 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The entry of a partition in the new sectors.
 fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> {
     let number = partition.number;
     let (start, end) = (partition.span.start(), partition.span.end());
@@ -206,8 +202,8 @@ fn no_room(number: u32, new: BlockSize) -> PlanError {
     ))
 }
 
-/// The logical partitions and their container. The new records are written beside the old ones, so that the
-/// write of the MBR decides which chain counts. For this the container starts at least one sector later.
+/// The logical partitions and their container. New records are beside the old ones, so that the write of the
+/// MBR decides which chain counts. For this the container starts at least one sector later.
 fn converted_chain(stack: &Stack, extended: &Partition, new: BlockSize) -> Result<Vec<Entry>, PlanError> {
     let logical: Vec<(&Partition, Lba)> = (stack.partitions.iter())
         .filter_map(|partition| match partition.role {
@@ -215,7 +211,6 @@ fn converted_chain(stack: &Stack, extended: &Partition, new: BlockSize) -> Resul
             _ => None,
         })
         .collect();
-    // What a new record must not overlap.
     let mut taken: Vec<Span> = Span::new(extended.span.start(), RECORD).into_iter().collect();
     for (partition, ebr) in &logical {
         taken.push(partition.span);

@@ -14,7 +14,6 @@ use crate::request::{Grow, Part, Size};
 type Growth<'a> = (Grow, &'a [Part]);
 
 impl Draft<'_> {
-    /// The present table with the requested changes.
     pub(super) fn changed_table(&mut self) -> Result<Table, PlanError> {
         let request = self.request;
         let rewrites = request.repair || request.relocate_backup;
@@ -47,8 +46,7 @@ impl Draft<'_> {
         Ok(table)
     }
 
-    /// Grows partitions, then adds the new ones. A partition that grows as far as possible leaves room for
-    /// new ones that fit nowhere else.
+    /// A partition that grows as far as possible leaves room for new ones that fit nowhere else.
     fn grown_and_added(&mut self, table: Table) -> Result<Table, PlanError> {
         let request = self.request;
         let (identities, notes) = (self.identities.clone(), self.notes.clone());
@@ -69,12 +67,12 @@ impl Draft<'_> {
                 return Ok(table);
             }
         }
-        // The error reports what is free before these partitions take all of it.
+        // The error reports what is free before these take all of it.
         let sized: Vec<Growth<'_>> = full.into_iter().filter(|(grow, _)| grow.size.is_some()).collect();
         Err(self.attempt(table, &sized).err().map_or(first, |(error, _)| error))
     }
 
-    /// Grows partitions and adds the new ones. If that fails, also returns the new ones that do not fit.
+    /// If that fails, also returns the new partitions that do not fit.
     fn attempt(&mut self, mut table: Table, grown: &[Growth<'_>]) -> Result<Table, (PlanError, Vec<Part>)> {
         let request = self.request;
         for (grow, behind) in grown {
@@ -95,7 +93,6 @@ impl Draft<'_> {
         first.map_or(Ok(table), |error| Err((error, homeless)))
     }
 
-    /// The present table, with every partition kept.
     pub(super) fn present_table(&mut self) -> Result<Table, PlanError> {
         let stack = self.situation.stack;
         let unchangeable = |why: String| Err(PlanError::Unchangeable(why));
@@ -158,7 +155,7 @@ impl Draft<'_> {
         Ok(Table { format, id, first_usable, last_usable, entries, partitions })
     }
 
-    /// Grows a partition into the free space after it. Without a size, it leaves room for `behind`.
+    /// Without a size, it leaves room for `behind`.
     fn grow(&mut self, table: &mut Table, grow: Grow, behind: &[Part]) -> Result<(), PlanError> {
         let Grow { number, size } = grow;
         let block = self.block();
@@ -169,7 +166,6 @@ impl Draft<'_> {
         let span = span_of(entry, block).ok_or_else(|| cannot("its end is past 2^64 bytes".to_owned()))?;
         let space = self.space_of(table, entry.slot);
         let obstacles = self.obstacles(table, entry.slot);
-        // An obstacle that overlaps the partition's end counts as beginning there.
         let begins = obstacles.iter().filter(|o| o.end() > span.end()).map(|o| o.start().max(span.end()));
         let limit = begins.chain([space.end()]).min().unwrap_or_default();
         let end = match size {
@@ -217,7 +213,6 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A hint, if the space up to `limit` ends at a backup GPT that is not at the end of the disk.
     fn behind_backup(&self, table: &Table, limit: ByteOffset) -> Result<Option<String>, PlanError> {
         let block = self.block();
         if table.format == Format::Mbr
@@ -237,7 +232,7 @@ impl Draft<'_> {
         }))
     }
 
-    /// Gives logical partitions the numbers that the kernel will give them, counting along the chain.
+    /// Gives logical partitions the numbers of the kernel, along the chain.
     fn renumber(&mut self, table: &mut Table) {
         let mut logical: Vec<&mut Entry> = table.partitions.iter_mut().filter(|e| e.is_logical()).collect();
         logical.sort_by_key(|entry| entry.number);
@@ -249,7 +244,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds a partition where it fits.
     fn add(&mut self, table: &mut Table, part: &Part) -> Result<(), PlanError> {
         self.check_part(part, table.format)?;
         if part.logical && table.extended().is_none() {
@@ -281,7 +275,6 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// What is wrong with the requested start of a part that fits no gap.
     fn misplacement(
         &self,
         table: &Table,
@@ -301,7 +294,6 @@ impl Draft<'_> {
         Ok((!is_in(space)).then_some(PlanError::Outside { number, at: at.get(), first, end }))
     }
 
-    /// The bytes that a part needs on a boundary.
     fn needed(&self, part: &Part, shared: ByteCount) -> ByteCount {
         let origin = ByteOffset::new(self.grain.start.phase().get());
         match part.size {
@@ -310,7 +302,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Where a part would be in a gap, and the sector of its record if it is logical.
     fn in_gap(
         &self,
         table: &Table,
@@ -339,7 +330,7 @@ impl Draft<'_> {
     }
 
     /// The sector of a new extended boot record in a gap from `at` on, and the first byte after it. The first
-    /// record is always at the container's start; if no partition uses it, it is used.
+    /// record is always at the container's start, and is used if it is free.
     fn record(&self, table: &Table, at: ByteOffset) -> Option<(Lba, ByteOffset)> {
         let block = self.block();
         let extended = table.extended()?;
@@ -351,7 +342,6 @@ impl Draft<'_> {
         Some((Lba::containing(lead.start(), block), lead.end()))
     }
 
-    /// Adds an extended partition in the largest gap.
     fn add_extended(&mut self, table: &mut Table) -> Result<(), PlanError> {
         let number = next_primary(table, &self.slots)?;
         let block = self.block();
@@ -372,7 +362,6 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// What a partition in this slot must not overlap.
     fn obstacles(&self, table: &Table, slot: Slot) -> Vec<Span> {
         let block = self.block();
         let listed = table.partitions.iter().filter_map(|e| Some((span_of(e, block)?, e.slot.into())));
@@ -381,7 +370,6 @@ impl Draft<'_> {
         spans
     }
 
-    /// Where a partition in this slot may lie.
     fn space_of(&self, table: &Table, slot: Slot) -> Span {
         let (first, end) = match (slot, table.extended()) {
             (Slot::Logical { .. }, Some(extended)) => (extended.start, extended.end()),
@@ -392,15 +380,14 @@ impl Draft<'_> {
     }
 }
 
-/// Removes a partition; removing an extended one also removes the logical ones in it.
+/// Removing an extended partition also removes the logical ones in it.
 fn delete(table: &mut Table, number: u32) -> Result<(), PlanError> {
     let index = table.partitions.iter().position(|entry| entry.number == number);
     let removed = table.partitions.remove(index.ok_or(PlanError::NoSuchPartition(number))?);
     if removed.slot == Slot::Extended {
         table.partitions.retain(|entry| !entry.is_logical());
     }
-    // The first record is always at the container's start. As with fdisk, it takes over the partition that is
-    // now first; otherwise it would list none.
+    // The first record is always at the container's start. As with fdisk, it takes over the next partition.
     if let Slot::Logical { ebr } = removed.slot
         && table.extended().is_some_and(|extended| extended.start == ebr)
         && let Some(next) = table.partitions.iter_mut().filter(|e| e.is_logical()).min_by_key(|e| e.number)

@@ -1,7 +1,6 @@
 //! Changes to the present table that only give partitions other places, which [`crate::realign`] decides.
 //!
-//! Invariants: a partition that moves keeps its number, type, identity, name and attributes; one that does
-//! not move keeps every bit.
+//! Invariants: only the place of a moved partition changes in its entry; the others keep every bit.
 
 use straddle_layout::{MARKER_GUID, MARKER_MBR, Partition, TableKind, boot_area};
 use straddle_units::{BlockSize, ByteCount, Lba, LbaCount, Span};
@@ -11,7 +10,6 @@ use crate::error::PlanError;
 use crate::grain::Grain;
 use crate::request::Request;
 
-/// A partition's new place.
 #[derive(Clone, Debug)]
 pub(crate) struct Shifted {
     pub(crate) number: u32,
@@ -19,16 +17,14 @@ pub(crate) struct Shifted {
     pub(crate) why: Vec<String>,
 }
 
-/// The extended boot records after logical partitions have moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
-    /// The sector of each one's record, by number of the partition.
+    /// By number of the partition.
     pub(crate) at: Vec<(u32, Lba)>,
-    /// The number and the place of their container.
+    /// Number and place of their container.
     pub(crate) extended: (u32, Lba, LbaCount),
 }
 
-/// A present table that can be changed.
 pub(crate) struct Base<'a> {
     pub(crate) situation: &'a Situation<'a>,
     pub(crate) table: Table,
@@ -36,7 +32,6 @@ pub(crate) struct Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// Reads the present table with the checks of every change to it.
     pub(crate) fn of(situation: &'a Situation<'a>, request: &Request) -> Result<Self, PlanError> {
         let stack = situation.stack;
         let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
@@ -64,13 +59,11 @@ impl<'a> Base<'a> {
         self.situation.stack.partitions.iter().find(|partition| partition.number == number)
     }
 
-    /// The bytes that partitions may be moved to. On an MBR disk those before the first partition are left to
-    /// boot loaders, up to 1 MiB.
+    /// On an MBR disk the bytes before the first partition are left to boot loaders, up to 1 MiB.
     pub(crate) fn usable(&self) -> Span {
         usable(&self.table, self.situation.block())
     }
 
-    /// The plan of the table in which partitions have moved.
     pub(crate) fn plan(
         &self,
         request: &Request,
@@ -135,12 +128,11 @@ impl Records {
 }
 
 impl Plan {
-    /// Whether logical partitions move, and their records with them.
     pub(crate) fn moves_logical(&self) -> bool {
         self.table.partitions.iter().any(|entry| entry.is_logical() && entry.is_moved())
     }
 
-    /// The sectors of extended boot records, before and after. The first one is where the container starts.
+    /// Before and after. The first one is at the container's start.
     pub(crate) fn record_sectors(&self) -> Vec<Span> {
         [self.old_records(), self.new_records()].concat()
     }
@@ -165,14 +157,12 @@ impl Plan {
         entries.iter().filter_map(sector).collect()
     }
 
-    /// The bytes that partitions of this plan's disk may be moved to.
     pub(crate) fn movable_space(&self) -> Span {
         let before = Table { partitions: self.before.clone(), ..self.table.clone() };
         usable(&before, self.block())
     }
 }
 
-/// The bytes that partitions of this table may be moved to.
 pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
     let (mut first, end) = (table.first_usable.byte(block), table.usable_end().byte(block));
     if table.format == Format::Mbr {
@@ -182,9 +172,8 @@ pub(super) fn usable(table: &Table, block: BlockSize) -> Span {
 }
 
 impl Plan {
-    /// The plan of the table that counts while data move: without the partitions that move, and with an entry
-    /// in the slot of the first of them that marks `place`. If a logical partition moves, all of them and
-    /// their container are left out.
+    /// The table that counts while data move. An entry in the slot of the first partition that moves marks `place`;
+    /// the others are left out, as are all logical partitions and their container if one of them moves.
     pub(crate) fn marked(&self, place: Span, id: &str) -> Result<Self, PlanError> {
         let block = self.block();
         let mut marked = self.clone();

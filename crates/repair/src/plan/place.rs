@@ -12,14 +12,12 @@ use crate::kinds;
 use crate::lost::unrecognised;
 use crate::request::{Part, Place, Size};
 
-/// The type of an extended partition that is addressed by LBA and can hold any logical partition.
+/// Addressed by LBA, so that it can hold any logical partition.
 const EXTENDED: u8 = 0x0F;
-/// The numbers of logical partitions.
 const FIRST_LOGICAL: u32 = 5;
 const MOST_LOGICAL: u32 = 1023;
 
 impl Draft<'_> {
-    /// A new table with the requested partitions.
     pub(super) fn new_table(&mut self, format: Format) -> Result<Table, PlanError> {
         let request = self.request;
         let contradiction = |why: &str| Err(PlanError::Contradiction(why.to_owned()));
@@ -98,7 +96,6 @@ impl Draft<'_> {
         Ok(table)
     }
 
-    /// Refuses to make a table over contents of the whole disk without a wipe.
     fn spare_contents(&self) -> Result<(), PlanError> {
         let Situation { medium, stack, .. } = *self.situation;
         let destroyed = match stack.kind {
@@ -114,7 +111,6 @@ impl Draft<'_> {
         destroyed.map_or(Ok(()), |what| Err(PlanError::WouldDestroy(what)))
     }
 
-    /// Checks that the table's format supports what the part asks for.
     pub(super) fn check_part(&self, part: &Part, format: Format) -> Result<(), PlanError> {
         if part.logical && format == Format::Gpt {
             return Err(PlanError::Contradiction(
@@ -127,8 +123,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The space for an extended boot record at or after `at`, up to the first aligned start after it.
-    /// Records of the present table are spared, which must stay readable until the new table is complete.
+    /// The space for an extended boot record at or after `at`, up to the first aligned start after it. Spares
+    /// the present records, which must stay readable until the new table is complete.
     pub(super) fn lead_in(&self, at: ByteOffset) -> Option<Span> {
         let block = self.block();
         let taken: BTreeSet<Lba> = (self.situation.stack.partitions.iter())
@@ -147,7 +143,6 @@ impl Draft<'_> {
         Span::between(start, self.grain.start.ceil(start.checked_add(block.bytes())?)?)
     }
 
-    /// Adds the extended partition, from its start to `end`.
     fn close_extended(
         &mut self,
         table: &mut Table,
@@ -162,7 +157,6 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The byte of a requested start, if it is allowed.
     pub(super) fn checked_start(&self, place: Place, number: u32) -> Result<ByteOffset, PlanError> {
         let block = self.block();
         let outside = |at: u64| PlanError::Outside { number, at, first: 0, end: self.situation.size().get() };
@@ -192,7 +186,7 @@ impl Draft<'_> {
         Ok(start)
     }
 
-    /// The end of a partition whose size does not depend on the others. Percentages are of `shared`.
+    /// Percentages are of `shared`.
     pub(super) fn end_of_size(&self, size: Size, start: ByteOffset, shared: ByteCount) -> ByteOffset {
         let block = self.block();
         let far = ByteOffset::new(u64::MAX);
@@ -213,19 +207,19 @@ impl Draft<'_> {
         }
     }
 
-    /// The last end up to `limit` on the grain, or on the boundary of ends if the grain would leave nothing.
+    /// On the grain, or on the boundary of ends if the grain would leave nothing.
     pub(super) fn full_end(&self, start: ByteOffset, limit: ByteOffset) -> ByteOffset {
         let on_grain = self.grain.start.floor(limit).filter(|end| *end > start);
         on_grain.or_else(|| self.grain.end.floor(limit)).unwrap_or(start)
     }
 
-    /// The space that percentages refer to: all usable space between its first and its last boundary.
+    /// The base of percentages: all usable space between its first and its last boundary.
     pub(super) fn shared(&self, usable: Span) -> ByteCount {
         let (first, last) = (self.grain.start.ceil(usable.start()), self.grain.start.floor(usable.end()));
         first.zip(last).map(|(first, last)| last.since(first)).unwrap_or_default()
     }
 
-    /// The byte up to which a partition of the rest may reach, so that the `following` ones still fit.
+    /// Up to where a partition of the rest may reach, so that the `following` ones still fit.
     pub(super) fn room_before(
         &self,
         following: &[Part],
@@ -249,7 +243,6 @@ impl Draft<'_> {
         Ok(at)
     }
 
-    /// Why a partition starts where it does.
     pub(super) fn why(&self, part: &Part, start: ByteOffset, free_from: ByteOffset) -> Vec<String> {
         let lba = Lba::containing(start, self.block());
         let grain = self.grain.start;
@@ -272,7 +265,6 @@ impl Draft<'_> {
         )]
     }
 
-    /// The table entry of a part.
     pub(super) fn entry(
         &mut self,
         part: &Part,
@@ -319,7 +311,6 @@ pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: O
     Entry { why: vec![why], ..Entry::new(number, start, sectors, Slot::Extended, kind) }
 }
 
-/// Refuses more than one part with the rest, and percentages that add up to more than 100.
 pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     if parts.iter().filter(|part| part.size == Size::Rest).count() > 1 {
         return Err(PlanError::Contradiction("only one partition can be 'rest'".to_owned()));
@@ -331,7 +322,6 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     }
 }
 
-/// The number of the next partition: the requested one, or the lowest free one.
 pub(super) fn next_number(
     table: &Table,
     part: &Part,

@@ -148,12 +148,10 @@ impl Entry {
         self.start.saturating_add(self.sectors)
     }
 
-    /// Its last sector; its first one if it is empty.
     pub(crate) fn last(&self) -> Lba {
         last_of(self.start, self.sectors)
     }
 
-    /// The sector of its extended boot record, if it is a logical one.
     pub(crate) fn ebr(&self) -> Option<Lba> {
         if let Slot::Logical { ebr } = self.slot { Some(ebr) } else { None }
     }
@@ -167,17 +165,14 @@ impl Entry {
     }
 }
 
-/// The number of sectors that the array of a new GPT takes.
 pub(crate) fn array_sectors(entries: u32, block: BlockSize) -> u64 {
     (u64::from(entries) * u64::from(ENTRY_BYTES)).div_ceil(block.get())
 }
 
-/// The bytes of an entry; `None` if their end exceeds 64 bits.
 pub(crate) fn span_of(entry: &Entry, block: BlockSize) -> Option<Span> {
     Span::of_blocks(entry.start, entry.sectors, block)
 }
 
-/// The last of `sectors` sectors from `start` on; `start` if `sectors` is zero.
 pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
     start.saturating_add(LbaCount::new(sectors.get().saturating_sub(1)))
 }
@@ -215,13 +210,11 @@ impl Table {
         self.partitions.iter().filter_map(move |entry| span_of(entry, block))
     }
 
-    /// The places of new partitions, except of an extended one.
     pub(crate) fn new_spans(&self, block: BlockSize) -> impl Iterator<Item = Span> {
         let is_new = |entry: &&Entry| entry.change == Change::New && entry.slot != Slot::Extended;
         self.partitions.iter().filter(is_new).filter_map(move |entry| span_of(entry, block))
     }
 
-    /// The logical partitions with their extended boot records, by number.
     pub(crate) fn logical(&self) -> Vec<(Lba, &Entry)> {
         self.partitions.iter().filter_map(|entry| Some((entry.ebr()?, entry))).collect()
     }
@@ -258,7 +251,6 @@ impl Plan {
         Ok(self)
     }
 
-    /// Checks a conversion: it keeps every partition, and each must fit the new table.
     fn validate_conversion(&self, block: BlockSize) -> Result<(), PlanError> {
         let Some(former) = self.converts else { return Ok(()) };
         let sizes = [BlockSize::B512, BlockSize::B4096];
@@ -364,7 +356,6 @@ impl Entry {
         if kinds::parsed(&self.kind, table.format).is_none() {
             return Err(PlanError::UnknownType { text: self.kind.clone(), format: table.format });
         }
-        // A kept entry keeps its bits, whatever they are.
         if self.change == Change::Kept {
             return Ok(());
         }
@@ -386,7 +377,6 @@ impl Entry {
         Err(PlanError::Name { number, why })
     }
 
-    /// Checks that the entry is in the usable space, and that its figures fit the table's fields.
     fn validate_place(&self, table: &Table, block: BlockSize) -> Result<(), PlanError> {
         let number = self.number;
         if self.start < table.first_usable || self.last() > table.last_usable {

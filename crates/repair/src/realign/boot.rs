@@ -1,19 +1,17 @@
-//! What records where a partition is: boot code that lists sectors of the disk (GRUB, LILO and SYSLINUX), and
-//! the boot sectors of NTFS, FAT and exFAT.
+//! What records where a partition is: boot code that lists sectors of the disk (GRUB, LILO and SYSLINUX), and the
+//! boot sectors of NTFS, FAT and exFAT.
 //!
-//! Invariants: bytes are a boot loader's only if its fixed parts are there. What is written, what is guarded
-//! against torn physical sectors and what the journal has room for is one list, [`sites`]. Only the recorded
-//! start changes, and for exFAT the checksum. A sector that records neither the old start nor the new one is
-//! refused.
+//! Invariants: bytes are a boot loader's only if its fixed parts are there. What is written, what is guarded against
+//! torn physical sectors and what the journal has room for is one list, [`sites`]. Only the recorded start changes,
+//! and for exFAT the checksum. A sector with neither the old start nor the new one is refused.
 //!
-//! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count
-//! 512-byte sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first
-//! sector. Offsets are those of include/grub/i386/pc/boot.h, grub-core/boot/i386/pc/boot.S and diskboot.S;
-//! what is recorded is in `SETUP` of util/setup.c (GRUB 2.00 to 2.12). GRUB Legacy: stage1/stage1.h. LILO:
-//! first.S. SYSLINUX: diskstart.inc, which adds the hidden sectors to what it lists. BPB_HiddSec is at byte 28
-//! of the boot sector of FAT (Microsoft, FAT specification) and of NTFS; PartitionOffset at byte 64 of exFAT's,
-//! whose 11 first sectors are under the checksum in the 12th, without bytes 106, 107 and 112 (Microsoft, exFAT
-//! specification, 3.1 and 3.4).
+//! GRUB's boot image records the first sector of the core image; that sector lists the others. Both count 512-byte
+//! sectors from the start of the disk. The core image's Reed-Solomon code does not cover its first sector. Offsets
+//! are those of include/grub/i386/pc/boot.h, grub-core/boot/i386/pc/boot.S and diskboot.S; what is recorded is in
+//! `SETUP` of util/setup.c (GRUB 2.00 to 2.12). GRUB Legacy: stage1/stage1.h. LILO: first.S. SYSLINUX: diskstart.inc,
+//! which adds the hidden sectors to what it lists. BPB_HiddSec is at byte 28 of the boot sector of FAT (Microsoft,
+//! FAT specification) and of NTFS; PartitionOffset at byte 64 of exFAT's, whose 11 first sectors are under the
+//! checksum in the 12th, without bytes 106, 107 and 112 (Microsoft, exFAT specification, 3.1 and 3.4).
 
 use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_device::{Medium, ReadError};
@@ -28,11 +26,11 @@ use crate::plan::Plan;
 use crate::relocate::RelocateError;
 use crate::target::Disk;
 
-/// Boot loaders for BIOS count these sectors, whatever the disk's own are.
+/// BIOS boot loaders count these, whatever the disk's sectors are.
 pub(super) const SECTOR: u64 = 512;
 pub(super) const SECTOR_LEN: usize = 512;
 
-/// The bytes of a BIOS boot partition that are read: its usual size.
+/// The usual size of a BIOS boot partition.
 const CORE: usize = 1 << 20;
 
 /// The first instruction, over the BIOS parameter block to `LOCAL(after_BPB)`.
@@ -57,13 +55,11 @@ const ENTRY: usize = 12;
 const FIRST_ENTRY: usize = SECTOR_LEN - ENTRY;
 const ENTRY_SECTORS: usize = 8;
 const ENTRY_SEGMENT: usize = 10;
-/// Where the second sector of the core image is loaded (`GRUB_BOOT_MACHINE_KERNEL_SEG` + 0x20), and how many
-/// segments a sector has.
+/// `GRUB_BOOT_MACHINE_KERNEL_SEG` + 0x20, where the second sector is loaded; and the segments of a sector.
 const FIRST_SEGMENT: u16 = 0x820;
 const SECTOR_SEGMENTS: u16 = 0x20;
 
-/// The jump over the parameter block of GRUB Legacy's stage 1, and the first sector of the next stage, 32
-/// bits.
+/// GRUB Legacy's stage 1: the jump over the parameter block; the first sector of the next stage, 32 bits.
 const LEGACY: (&[u8], usize) = (&[0xEB, 0x48, 0x90], 0x44);
 /// The same of GRUB 1.9x, with 64 bits.
 const OLD: (&[u8], usize) = (&[0xEB, 0x4C, 0x90], 0x5C);
@@ -76,19 +72,18 @@ pub(super) const HIDDEN: usize = 28;
 pub(crate) struct Loaders {
     grubs: Vec<Seen>,
     has_lilo: bool,
-    /// The start of a partition, and the hidden sectors that SYSLINUX adds.
+    /// With the hidden sectors of the partition.
     syslinux: Vec<(ByteOffset, u64)>,
     empty: Vec<ByteOffset>,
-    /// Whether the disk's first sector has boot code, and not zeros.
+    /// Not zeros in the disk's first sector.
     pub(super) has_code: bool,
 }
 
-/// A boot image of GRUB, and what its core image lists.
 #[derive(Clone, Debug)]
 struct Seen {
     at: ByteOffset,
     core: u64,
-    /// The first sectors and numbers of sectors of the rest; `None` if that is not understood.
+    /// First sector and number of sectors.
     pieces: Option<Vec<(u64, u16)>>,
 }
 
@@ -126,12 +121,10 @@ impl Loaders {
         Ok(found)
     }
 
-    /// Whether the partition that starts at `start` is a BIOS boot partition that holds nothing.
     pub(super) fn is_empty(&self, start: ByteOffset) -> bool {
         self.empty.contains(&start)
     }
 
-    /// What the boot code records of `partition`, which is to start at `to`.
     pub(super) fn references(&self, partition: &Partition, to: ByteOffset) -> Vec<Reference> {
         let from = partition.span;
         let grubs = self.grubs.iter().filter(|grub| grub.is_in(from));
@@ -163,8 +156,7 @@ impl Seen {
         pieces.chain([(self.core, 1)]).any(|(at, count)| piece(at, count).is_none_or(|p| p.overlaps(span)))
     }
 
-    /// Returns what changes when the partition `from` starts at `to`; `None` if the loader is also elsewhere
-    /// on the disk, if the core image is not understood, or if the new sectors cannot be counted.
+    /// `None` if the loader is also elsewhere, the core image is not understood, or a sector is too large.
     fn moved(&self, from: Span, to: ByteOffset) -> Option<Reference> {
         let in_partition = self.at == from.start();
         let pieces = self.pieces.as_ref()?;
@@ -185,7 +177,6 @@ impl Seen {
     }
 }
 
-/// Whether the disk's boot code is GRUB's, which reads its core image and needs no active partition.
 pub(crate) fn starts_grub(disk: &dyn Medium) -> Result<bool, ReadError> {
     Ok(sector(disk, ByteOffset::ZERO)?.is_some_and(|boot| is_boot_image(&boot)))
 }
@@ -196,7 +187,6 @@ pub(crate) fn is_empty(medium: &dyn Medium, span: Span) -> bool {
     medium.read_at(span.start(), &mut first).is_ok() && first.iter().all(|byte| *byte == 0)
 }
 
-/// Returns the sector at byte `at`; `None` if the disk ends before.
 fn sector(medium: &dyn Medium, at: ByteOffset) -> Result<Option<Vec<u8>>, ReadError> {
     let span = Span::new(at, ByteCount::new(SECTOR));
     let span = span.filter(|span| Span::first(medium.len()).contains(*span));
@@ -216,13 +206,12 @@ pub(super) fn is_boot_image(sector: &[u8]) -> bool {
         && position(sector.get(BOOT_CODE).unwrap_or(&[]), BOOT_MESSAGES).is_some()
 }
 
-/// Where the list in the first sector of a core image has its entry of this number.
 pub(super) fn entry_at(index: usize) -> Option<usize> {
     FIRST_ENTRY.checked_sub(index.checked_mul(ENTRY)?)
 }
 
-/// The list in the first sector of a core image: first sector and number of sectors of each piece. `None` if
-/// this is not such a sector, or if the pieces are not loaded one after the other.
+/// First sector and number of sectors of each piece. `None` if this is not such a sector, or if the pieces
+/// are not loaded one after the other.
 pub(super) fn pieces(core: &[u8]) -> Option<Vec<(u64, u16)>> {
     let messages = position(core, CORE_MESSAGES).filter(|_| has(core, 0, CORE_START))?;
     let code_end = messages.checked_add(CORE_MESSAGES.len())?;
@@ -261,7 +250,6 @@ pub(crate) enum Which {
 
 /// Bytes of a partition that are written at once, with numbers that depend on its place.
 pub(crate) struct Site {
-    /// Where they are in the partition.
     offset: ByteCount,
     len: ByteCount,
     form: Form,
@@ -271,14 +259,13 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     BootSector,
-    /// The boot region of exFAT, with sectors of this size in bytes.
+    /// With sectors of this size in bytes.
     Exfat(usize),
-    /// The first sector of GRUB's core image, with a list of this number of pieces.
+    /// A list of this number of pieces.
     GrubCore(usize),
     GrubImage,
 }
 
-/// A little-endian number before and after the move.
 struct Number {
     at: usize,
     len: usize,
@@ -286,7 +273,6 @@ struct Number {
     new: u64,
 }
 
-/// Returns everything in a partition that changes because of `reference`; `None` if that cannot be recorded.
 pub(crate) fn sites(reference: &Reference) -> Option<Vec<Site>> {
     let sector = ByteCount::new(SECTOR);
     match reference {
@@ -333,7 +319,6 @@ pub(super) fn copy_len(kind: FsKind, sector: ByteCount) -> Option<ByteCount> {
     sector.get().checked_mul(sectors).map(ByteCount::new)
 }
 
-/// Checks that a start can be recorded wherever `reference` has it, for a partition at `place`.
 pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> Result<(), MoveError> {
     for site in sites(reference).ok_or_else(|| MoveError::Changed(place.start()))? {
         // What lies after the end of the contents does not move.
@@ -344,7 +329,7 @@ pub(crate) fn check(medium: &dyn Medium, place: Span, reference: &Reference) -> 
     Ok(())
 }
 
-/// Records the starts of partitions, whose data are in their new places, durably, and reads them back.
+/// Data must be in their new places.
 pub(crate) fn record(
     disk: &mut dyn Disk,
     plan: &Plan,
@@ -357,7 +342,6 @@ pub(crate) fn record(
     for (place, reference) in places {
         let unrecordable = || MoveError::Changed(place.start());
         for site in sites(reference).ok_or_else(unrecordable)? {
-            // Nothing outside the partition is written.
             let span = site.span(place.start()).filter(|span| place.contains(*span));
             let span = span.ok_or_else(unrecordable)?;
             let found = bytes_of(disk, span)?;
@@ -381,12 +365,10 @@ pub(crate) fn record(
 }
 
 impl Site {
-    /// Its place on the disk, if the partition starts at byte `start`.
     pub(crate) fn span(&self, start: ByteOffset) -> Option<Span> {
         Span::new(start.checked_add(self.offset)?, self.len)
     }
 
-    /// The places of what changes in it.
     pub(super) fn fields(&self, start: ByteOffset) -> Vec<Span> {
         let sum = match self.form {
             Form::Exfat(sector) => Some((sector.saturating_mul(EXFAT_SUMMED), sector)),
@@ -400,7 +382,7 @@ impl Site {
         fields.filter_map(span).collect()
     }
 
-    /// Returns its bytes with these numbers; `None` if `found` is something else, or has other numbers.
+    /// `None` if `found` is something else, or has other numbers.
     fn recorded(&self, found: &[u8], which: Which) -> Option<Vec<u8>> {
         let is_own = match self.form {
             Form::BootSector | Form::Exfat(_) => true,

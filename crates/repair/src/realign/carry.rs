@@ -57,13 +57,12 @@ pub struct Run<'a> {
     pub(super) journal: JournalPlace,
     pub(super) place: Span,
     pub(super) payload: Payload,
-    /// Whether it was begun here, and not found.
     pub(super) is_new: bool,
-    /// Whether the disk had no table, nor contents that fill it: the journal alone says that there is a move.
+    /// Without a table or contents that fill the disk, the journal alone says that there is a move.
     pub(super) has_no_table: bool,
-    /// Whether the user asks to go on although something has written to the data.
+    /// The user goes on although something has written to the data.
     pub(super) insists: bool,
-    /// Whether only this move can have written to the journal's space and to the new places.
+    /// Only this move can have written to the journal's space and to the new places.
     pub(super) owns_space: bool,
     pub(super) skips_bad: bool,
 }
@@ -85,7 +84,6 @@ impl Realign {
         Ok(run)
     }
 
-    /// Checks this plan against `disk`; returns the place, the payload and the job of the journal.
     fn prepare(
         &self,
         disk: &dyn Disk,
@@ -109,7 +107,6 @@ impl Realign {
         Ok((place, payload, job))
     }
 
-    /// Whether the table on `disk` is the one that this plan leads to.
     pub(crate) fn is_done(&self, disk: &dyn Medium) -> Result<bool, MoveError> {
         let stack = straddle_layout::read_stack(disk, Some(self.plan.block()), None)?;
         let entries = &self.plan.table.partitions;
@@ -119,7 +116,6 @@ impl Realign {
         Ok(stack.partitions.len() == entries.len() && entries.iter().all(is_there))
     }
 
-    /// Checks that the partitions are as in the plan, and that what refers to their places can be corrected.
     fn check_contents(&self, disk: &dyn Medium) -> Result<(), MoveError> {
         let mut stack = read_all(disk, Some(self.plan.block()), None)?;
         if self.wipes {
@@ -177,12 +173,11 @@ impl Realign {
     }
 }
 
-/// Why nothing moves while a system is hibernated.
 pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old position: first \
                                  start that system and shut it down (Windows: shutdown /s /f /t 0, or \
                                  powercfg /h off)";
 
-/// Why a reference to the old place prevents a move; `None` if it is corrected, or only worth a note.
+/// `None` if it is corrected, or only worth a note.
 pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(ASLEEP),
@@ -201,7 +196,6 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
 }
 
 impl<'a> Run<'a> {
-    /// A move that begins, with its journal at `place`.
     pub(super) fn of(disk: &'a mut dyn Disk, journal: JournalPlace, place: Span, payload: Payload) -> Self {
         Self {
             disk,
@@ -216,14 +210,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes the journal of a new move, where nothing is.
     fn write_journal(&mut self, job: Job) -> Result<(), MoveError> {
         use RelocateError::{Job, Occupied, Place};
         self.clear_place()?;
         let begun = self.with_disks(|disks, place| begin(disks, place, job).map(drop));
         let is_untouched = matches!(begun, Ok(()) | Err(MoveError::Moves(Job(_) | Place(_) | Occupied(_))));
         if let Some(place) = self.place_on_disk().filter(|_| !is_untouched) {
-            // A later move is to find the space empty.
+            // So that a later move finds the space empty.
             let _ = clear(self.disk, place);
         }
         begun
@@ -342,7 +335,6 @@ impl<'a> Run<'a> {
         Ok(Outcome::Complete(bad))
     }
 
-    /// What could not be read, with the place of its filler after a rollback.
     fn after_rollback(&self, bad: Bad) -> Bad {
         let is_forward = self.payload.realign.moves.iter().any(|one| {
             let skipped = bad.from.start().checked_since(one.from.start());
@@ -352,7 +344,6 @@ impl<'a> Run<'a> {
         if is_forward { Bad { to: bad.from.start(), ..bad } } else { bad }
     }
 
-    /// Moves what is left; `None` if that was stopped.
     fn resume(&mut self, watch: Watch<'_>) -> Result<Option<Vec<Bad>>, MoveError> {
         let skips_bad = self.skips_bad;
         self.with_disks(|disks, place| {
@@ -376,7 +367,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records the starts of partitions in their boot sectors, with all data in their new places.
     fn record(&mut self, which: Which) -> Result<(), MoveError> {
         record(self.disk, &self.payload.realign.plan, &self.payload.realign.references, which)
     }
@@ -386,7 +376,6 @@ impl<'a> Run<'a> {
         Ok(!matches!(self.payload.table(self.disk)?, Some(Table::Old | Table::New)))
     }
 
-    /// Removes the journal of a move that is complete and durable.
     fn end(&mut self, is_back: bool) -> Result<(), MoveError> {
         let removed = self.with_disks(|disks, place| match open(disks, place)? {
             Some(Recovered::Moved(moved)) => moved.erase(),

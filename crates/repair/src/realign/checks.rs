@@ -1,14 +1,12 @@
 //! Whether a journal may be followed.
 //!
-//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, or
-//! that one with a torn sector, and the data are where the journal says: a file may be a journal of another
-//! disk, or an older copy of the right one. As long as the old table counts, the disk may be in use: then
-//! there is only a way back, which removes the journal. Only [`Run::restore_table`] overwrites the table of
-//! another program, and saves it first.
+//! Invariants: before the first write, the table on the disk is the one that the journal's state leaves, possibly
+//! with a torn sector, and the data are where the journal says: a file may be a journal of another disk, or an older
+//! copy of the right one. While the old table counts, the disk may be in use: only a rollback, which removes the
+//! journal, is allowed. Only [`Run::restore_table`] overwrites another program's table, and saves it first.
 //!
-//! Witnesses are a few sectors of the data that move, as they were before. They distinguish the disk of a
-//! journal from another one, and the latest copy of a journal from an older one. What a window in flight may
-//! have left in two places is not compared here: the engine does that.
+//! Witnesses are sectors of the data that move, as they were before. They distinguish the disk from another one, and
+//! the latest copy of a journal from an older one. The engine checks the windows in flight.
 
 use std::path::Path;
 
@@ -34,9 +32,8 @@ const COMPLETE: &str = "the new table is already active, so the move is complete
                         resumes the move";
 
 impl Run<'_> {
-    /// Checks that the disk has the table that a move in this state leaves, with the data where the journal
-    /// says, and restores sectors of the table that a power cut or a kill has torn. Writes nothing if the
-    /// journal is that of another disk or time, or another program has written a table.
+    /// Checks the table and the data against the journal, and restores sectors of the table that a power cut
+    /// or a kill has torn. Writes nothing if the journal or the table is another one.
     pub(super) fn check(&mut self, state: &State, goes_back: bool) -> Result<(), MoveError> {
         let torn = self.torn(state)?;
         let steps = torn.as_deref().unwrap_or_default();
@@ -53,13 +50,12 @@ impl Run<'_> {
         }
     }
 
-    /// What restores a table of the move that a power cut or a kill has torn: to the marker, or to the old
-    /// table if no data have moved. `None` if it is not one.
+    /// Restores a torn table: to the marker, or to the old one if no data have moved; `None` if it is whole.
     fn torn(&self, state: &State) -> Result<Option<Vec<Step>>, MoveError> {
         let (disk, payload) = (&*self.disk, &self.payload);
         let fits = |steps: &[Step]| self.fits(&After { medium: disk, steps }, state);
-        // Certainly torn is what cannot be read, and what is in place of a table while one was written.
-        // Otherwise a copy of the GPT must be as the move left it. A table that lists something is not torn.
+        // Certainly torn is what is unreadable, or replaces a table while one was written. Otherwise a copy
+        // of the GPT must be as the move left it. A table that lists something is not torn.
         let is_written = matches!(state, State::NotBegun | State::Moved | State::Back);
         let (is_certain, is_read) = match payload.table(disk) {
             Err(MoveError::Changed(_)) => (self.has_no_table && is_written, true),
@@ -81,7 +77,6 @@ impl Run<'_> {
         }
     }
 
-    /// Whether this is a table that a move in this state may have left.
     fn fits(&self, medium: &dyn Medium, state: &State) -> Result<bool, MoveError> {
         let found = match self.payload.table(medium) {
             Err(MoveError::Changed(_)) => return Ok(false),
@@ -94,7 +89,6 @@ impl Run<'_> {
         Ok(found.map_or(possible.len() > 1, |table| possible.contains(&table)))
     }
 
-    /// Checks that the data are where the journal says. What `steps` write counts as written.
     fn check_data(&mut self, state: &State, goes_back: bool, steps: &[Step]) -> Result<(), MoveError> {
         let table = self.payload.table(&After { medium: &*self.disk, steps })?;
         let is_over = match state {
@@ -113,7 +107,6 @@ impl Run<'_> {
         }
         let foreign = |why: &str| Err(MoveError::Foreign(why.to_owned()));
         let whereabouts = self.with_disks(Whereabouts::read)?;
-        // None of them may be readable.
         match self.payload.testimony(&After { medium: &*self.disk, steps }, &whereabouts) {
             (_, 0) => {}
             (0, _) => return foreign("the data is not where the journal says"),
@@ -155,16 +148,15 @@ impl Run<'_> {
     }
 }
 
-/// The number of witnesses between the ends of moves: each costs a read when the move begins.
+/// Witnesses between the ends of moves: each costs a read at the beginning.
 const SPREAD: u64 = 64;
-/// How far one is searched for, and the last one of a move. Btrfs begins 64 KiB after its start.
+/// How far a witness is searched for. Btrfs begins 64 KiB after its start.
 const REACH: u64 = 128 << 10;
 const LAST: u64 = 4 << 20;
-/// A sector is written as a whole or not at all.
 const SECTOR: usize = 512;
-/// The bytes of SHA-256 that are kept.
+/// Bytes of SHA-256 that are kept.
 const KEPT: usize = 8;
-/// The bytes of a witness as JSON, at most.
+/// As JSON.
 const LONGEST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,14 +168,12 @@ pub(super) struct Witness {
     hash: String,
 }
 
-/// The most bytes that the witnesses of this number of moves take in the journal.
 pub(super) fn most_bytes(moves: usize) -> usize {
     LONGEST.saturating_mul(usize::try_from(SPREAD).unwrap_or(0).saturating_add(3 * moves))
 }
 
-/// Takes the first and the last sector of each move that hold more than one value, as its first window
-/// changes one of the two, and some between, as far as they can be read. None is in `besides`, where the move
-/// writes something else.
+/// Takes the first and the last sector of each move that hold more than one value (its first window changes
+/// one of the two) and some between. None is in `besides`, where the move writes something else.
 pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Vec<Witness> {
     let fields = guard::fields(realign);
     let moves = &realign.moves;
@@ -219,13 +209,12 @@ pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Ve
     found
 }
 
-/// Where a move brings the byte at `at`, if it is one of its own.
 fn moved(one: &Move, at: u64) -> Option<ByteOffset> {
     let skipped = at.checked_sub(one.from.start().get()).filter(|skipped| *skipped < one.from.len().get())?;
     one.to.checked_add(ByteCount::new(skipped))
 }
 
-/// The hash of a sector that is at byte `at` before the moves, without `fields`, which a move changes.
+/// The hash of a sector that is at `at` before the moves, without `fields`, which a move changes.
 fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
     let mut sector = sector.to_vec();
     for field in fields {
@@ -237,7 +226,7 @@ fn hash(sector: &[u8], at: u64, fields: &[Span]) -> String {
 }
 
 impl Payload {
-    /// How many witnesses are where the journal says, and how many are not, of those that can be read.
+    /// How many readable witnesses are where the journal says, and how many are not.
     fn testimony(&self, disk: &dyn Medium, whereabouts: &Whereabouts) -> (usize, usize) {
         let fields = guard::fields(&self.realign);
         let is_there = |witness: &Witness| {

@@ -1,9 +1,8 @@
 //! Which partitions are realigned, and what in them is aligned.
 //!
-//! Invariants: a partition that is named moves to a boundary of the plan. If none is named, the audit
-//! decides: what costs nothing where it is stays there. If the data of a layer begin off a boundary wherever
-//! their partition starts, and the format of the layer cannot move them, the partition is placed so that the
-//! data are aligned. If it can, that way is named, and the partition moves only if it is asked for or starts
+//! Invariants: a named partition moves to a boundary of the plan. If none is named, the audit decides: what costs
+//! nothing where it is stays there. Data of a layer that begin off a boundary are aligned by the partition's start if
+//! their format cannot move them. If it can, that way is named, and the partition moves only if it is named or starts
 //! off a boundary itself.
 
 use straddle_audit::{Context, OfStart};
@@ -32,19 +31,17 @@ impl Chosen {
         self.anchor.as_ref().map_or(grain, |anchor| starts(grain, anchor.offset))
     }
 
-    /// Where the data to be aligned begin, if it starts at `at`.
     fn data(&self, at: ByteOffset) -> Option<ByteOffset> {
         at.checked_add(self.anchor.as_ref()?.offset)
     }
 }
 
-/// The partitions of a table, if none is named.
 #[derive(Default)]
 struct Sorted {
     moves: Vec<Chosen>,
-    /// Those that start on a boundary, and whose layers are to be aligned in their own way.
+    /// On a boundary, with layers to be aligned in their own way.
     inside: Vec<Chosen>,
-    /// Those that start off a boundary and stay, with the reason.
+    /// Off a boundary, with the reason to stay.
     stays: Vec<(u32, String)>,
 }
 
@@ -67,7 +64,7 @@ fn sort(situation: &Situation<'_>) -> Result<Sorted, RealignError> {
     Ok(sorted(&base, &Wanted::default(), fine.start))
 }
 
-/// Sorts the partitions by the audit; a grain that is asked for counts as a boundary of the drive.
+/// A grain that is asked for counts as a boundary of the drive.
 fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
     let situation = base.situation;
     let block = situation.block();
@@ -124,7 +121,6 @@ fn one(base: &Base<'_>, entry: &Entry, start: Option<ByteOffset>, grain: Boundar
     Chosen { entry: entry.clone(), start, anchor }
 }
 
-/// Returns the partitions to move: those named or with a requested start, or else those that have to move.
 pub(super) fn chosen(
     base: &mut Base<'_>,
     wanted: &Wanted,
@@ -157,7 +153,6 @@ pub(super) fn chosen(
     Ok(found)
 }
 
-/// Returns the partitions that have to move, and notes why the others stay.
 fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<Chosen>, RealignError> {
     let Sorted { moves, inside, stays } = sorted(base, wanted, grain);
     for one in inside {
@@ -174,17 +169,14 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
     Ok(moves)
 }
 
-/// The data of a partition that are to be aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
-    /// Their offset in the partition.
     pub(super) offset: ByteCount,
     pub(super) what: &'static str,
     /// How the format itself can align them.
     pub(super) way: Option<String>,
 }
 
-/// Returns where the data of a partition begin, if that is not a multiple of `grain`, but one of `block`.
 pub(super) fn anchor(partition: &Partition, grain: Boundary, block: BlockSize) -> Option<Anchor> {
     let start = partition.span.start();
     let mut found: Option<Anchor> = None;
@@ -205,12 +197,10 @@ pub(super) fn anchor(partition: &Partition, grain: Boundary, block: BlockSize) -
     })
 }
 
-/// The offset of data that are off `grain` and that their format cannot align.
 pub(crate) fn anchor_offset(partition: &Partition, grain: Boundary, block: BlockSize) -> Option<ByteCount> {
     anchor(partition, grain, block).filter(|anchor| anchor.way.is_none()).map(|anchor| anchor.offset)
 }
 
-/// The offset of a layer's data in it, and their name.
 fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
     match &layer.facts {
         Facts::Luks(luks) => Some((ByteCount::new(luks.payload?.get()), "encrypted payload")),
@@ -223,7 +213,6 @@ fn begins(layer: &Layer) -> Option<(ByteCount, &'static str)> {
     }
 }
 
-/// The start of the first partition of a table inside another layer, if one place aligns them all.
 fn first_inside(table: &Stack) -> Option<ByteCount> {
     let partitions = table.partitions.iter().filter(|partition| partition.role != Role::Extended);
     let mut starts = partitions.map(|partition| ByteCount::new(partition.span.start().get()));
@@ -232,7 +221,6 @@ fn first_inside(table: &Stack) -> Option<ByteCount> {
     starts.all(|start| start.remainder(USUAL_PHYSICAL) == past).then_some(first)
 }
 
-/// Whether what a layer provides is on the partition in one run.
 fn is_through(layer: &Layer) -> bool {
     match &layer.facts {
         Facts::Md(md) => md.level == 1,
@@ -241,7 +229,6 @@ fn is_through(layer: &Layer) -> bool {
     }
 }
 
-/// How the format of a layer moves its data; `None` if it cannot.
 fn way(layer: &Layer) -> Option<String> {
     match &layer.facts {
         Facts::Pv(_) => Some(
@@ -258,7 +245,6 @@ fn way(layer: &Layer) -> Option<String> {
     }
 }
 
-/// The boundary of starts of a partition whose data begin at this offset.
 pub(crate) fn starts(grain: Boundary, offset: ByteCount) -> Boundary {
     let size = grain.size();
     let back = offset.remainder(size);

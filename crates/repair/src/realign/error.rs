@@ -133,7 +133,6 @@ straddle_units::error_kind! {
     Self::Moves(error) => error.kind(),
 }
 
-/// Lists partitions in words, followed by the verb.
 fn numbered(numbers: &[u32]) -> String {
     match numbers {
         [number] => format!("partition {number}"),
@@ -268,7 +267,6 @@ pub enum NoJournal {
 }
 
 impl MoveError {
-    /// This error, with what is active in spite of it.
     pub(super) fn after(self, ending: Ending) -> Self {
         Self::Ended { ending, source: Box::new(self) }
     }

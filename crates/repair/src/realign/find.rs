@@ -1,8 +1,7 @@
-//! Finding the journal of an unfinished move: by the marker in the table, by its own signature, or in a file;
-//! and what an audit says about moves: one that is not finished, and the one that can be planned.
+//! Finding the journal of an unfinished move: by the marker, by its own signature, or in a file; and what an audit
+//! says about moves.
 //!
-//! Invariants: it only reads. A journal that is over counts for nothing: the table lists all that it would
-//! have moved, or has, where that is.
+//! Invariants: it only reads. A journal whose moves the table lists completely is over and counts for nothing.
 
 use straddle_audit::{MoveJournal, Planned, Stage, Unfinished};
 use straddle_device::shown::with_causes;
@@ -24,7 +23,7 @@ use crate::plan::{Entry, Situation};
 use crate::relocate::{Disks, Job, RelocateError, State, inspect, named_within, search};
 use crate::target::{Disk, Target};
 
-/// Finds the journal on the disk: where the marker is, or, if there is no table or `is_whole`, anywhere.
+/// Anywhere if there is no table or `is_whole`, else where the marker is.
 fn journal_of(disk: &dyn Disk, stack: &Stack, is_whole: bool) -> Result<Span, MoveError> {
     if let Some(marker) = straddle_layout::marker(disk, stack)? {
         return Ok(marker.span);
@@ -47,7 +46,7 @@ fn journal_of(disk: &dyn Disk, stack: &Stack, is_whole: bool) -> Result<Span, Mo
     }
 }
 
-/// Returns a place that was counted in 512-byte sectors as if it were in 4096-byte ones, if the disk has it.
+/// Reinterprets a place counted in 512-byte sectors; `None` if the disk does not have it.
 pub(super) fn in_large_sectors(medium: &dyn Medium, place: Span) -> Option<Span> {
     let start = place.start().get().checked_mul(8)?;
     let place = Span::new(ByteOffset::new(start), place.len().checked_mul(8)?)?;
@@ -73,7 +72,6 @@ impl<'a> Run<'a> {
         is_whole: bool,
     ) -> Result<Self, MoveError> {
         let disk: &mut dyn Disk = target;
-        // A disk whose first sector cannot be read has no table either.
         let blank = MemoryMedium::sparse(Vec::new(), disk.len());
         let (stack, unread) = match read_stack(disk, disk.identity().sector, None) {
             Ok(stack) => (stack, None),
@@ -121,12 +119,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The sectors of a GPT's backup, at the end of the disk.
+/// In sectors, at the end of the disk.
 pub(super) const GPT_BACKUP: u64 = 33;
 /// The largest physical sector in which a last title is looked for.
 const LARGEST_BLOCK: u64 = 16 << 10;
 
-/// Whether the disk has a table, or contents that fill it.
 pub(super) fn is_in_use(stack: &Stack) -> bool {
     !matches!(stack.kind, TableKind::None | TableKind::Kernel) || !stack.partitions.is_empty()
 }
@@ -144,20 +141,17 @@ pub fn unmarked(medium: &dyn Medium, stack: &Stack) -> Option<Unfinished> {
     })
 }
 
-/// Searches all of a disk for a journal that counts, the usual places first.
 fn anywhere(medium: &dyn Medium, stack: &Stack) -> Option<Span> {
     let search = || search(Disks::one(&mut Reading(medium)), |place| counts(medium, place, stack));
     usual(medium, stack).or_else(search)
 }
 
-/// The place of a journal that counts and ends where journals usually do.
 fn usual(medium: &dyn Medium, stack: &Stack) -> Option<Span> {
     let mut places = ends(medium.len(), stack).into_iter().flat_map(|end| at_end(medium, end));
     places.find(|place| counts(medium, *place, stack))
 }
 
-/// Whether the journal at `place` may be that of an unfinished move: also one that cannot be used, and one of
-/// a move that has not begun if the table is lost.
+/// May be unfinished even if it cannot be used, or, with a lost table, if it has not begun.
 fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
     match journal_at(medium, place) {
         Ok(Some((_, State::NotBegun))) if is_in_use(stack) => false,
@@ -167,14 +161,13 @@ fn counts(medium: &dyn Medium, place: Span, stack: &Stack) -> bool {
     }
 }
 
-/// The places that journals which end at a byte name as their own, whether or not the rest of them is there.
 fn at_end(medium: &dyn Medium, end: ByteOffset) -> Vec<Span> {
     let start = ByteOffset::new(end.get().saturating_sub(LARGEST_BLOCK));
     let bytes = Span::between(start, end);
     bytes.map_or_else(Vec::new, |bytes| named_within(Disks::one(&mut Reading(medium)), bytes))
 }
 
-/// Whether a journal with a title at one of the ends of `place` may be that of a move that is not over.
+/// Whether a journal with a title at one of the ends of `place` may be that of an unfinished move.
 pub(super) fn has_needed(medium: &dyn Medium, place: Span) -> bool {
     let first = place.start().checked_add(BlockSize::B512.bytes());
     let named = first.into_iter().chain([place.end()]).flat_map(|end| at_end(medium, end));
@@ -184,7 +177,6 @@ pub(super) fn has_needed(medium: &dyn Medium, place: Span) -> bool {
     })
 }
 
-/// Where journals usually end: before the end of the disk, and before what the table lists.
 fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     let end = size.get();
     let mut ends = vec![end];
@@ -208,7 +200,6 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
     ends.into_iter().rev().map(ByteOffset::new).collect()
 }
 
-/// Whether the move of a journal never began, or is over: the table lists all of it.
 pub(super) fn is_over(payload: &Payload, state: State, stack: &Stack) -> bool {
     let plan = &payload.realign.plan;
     let place = |entry: &Entry| match state {
@@ -233,7 +224,6 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     if crate::copy::is_unfinished(medium)? {
         return found(MoveJournal::Copy);
     }
-    // An MBR does not say in which sectors it counts.
     let elsewhere = || journal_at(medium, in_large_sectors(medium, marker.span)?).ok().flatten();
     found(match journal_at(medium, marker.span).map(|found| found.or_else(elsewhere)) {
         Ok(None) => MoveJournal::InFile,
@@ -242,7 +232,6 @@ pub fn unfinished(medium: &dyn Medium, stack: &Stack) -> Result<Option<Unfinishe
     })
 }
 
-/// The job and the state of the journal at `place`; `None` if there is none.
 pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job, State)>, RelocateError> {
     inspect(Disks::one(&mut Reading(medium)), place)
 }

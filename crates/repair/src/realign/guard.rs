@@ -1,9 +1,9 @@
-//! Physical sectors that are written in part, and what is restored if a power cut tears one.
+//! Physical sectors that are written in part, and restored if a power cut tears one.
 //!
-//! A drive that emulates sectors of 512 bytes writes a physical sector of 4096 bytes for one of them. If the
-//! power fails meanwhile, all eight may be lost: the table, a boot sector, and what is beside them.
+//! A drive that emulates 512-byte sectors writes 4096 bytes for one of them; a power failure may destroy all eight:
+//! the table, a boot sector, and what is beside them.
 //!
-//! Invariants: a physical sector is restored only if none of its sectors is what it may be. Another program
+//! Invariant: a physical sector is restored only if none of its sectors has a possible content. Another program
 //! changes only some of them, so what it has written is never overwritten.
 
 use serde::{Deserialize, Serialize};
@@ -21,23 +21,22 @@ use crate::plan::{Change, Entry, Slot};
 const UNIT: usize = 512;
 /// The partition table of an MBR, with its signature.
 const ENTRIES: std::ops::Range<usize> = 446..512;
-/// Larger physical sectors are not guarded: the journal would have to hold too much of them.
+/// Larger ones would take too much of the journal.
 const MAX_PHYSICAL: ByteCount = ByteCount::new(4096);
 
-/// A physical sector, as it is before a part of it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Guard {
     pub(super) at: u64,
     #[serde(with = "hexadecimal")]
     pub(super) was: Vec<u8>,
-    /// Bytes of it that may be anything: from, and to.
+    /// From, and to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) free: Vec<(usize, usize)>,
 }
 
 impl Guard {
-    /// Guards the physical sectors of `spans`, as they are now. What cannot be read now is not guarded.
+    /// What cannot be read now is not guarded.
     pub(super) fn of_table(
         disk: &dyn Medium,
         blocks: Boundary,
@@ -49,14 +48,12 @@ impl Guard {
         blocks_of(disk.len(), blocks, spans).into_iter().filter_map(guard).collect()
     }
 
-    /// Guards the boot sectors of the partitions that move, in their new places. The data are in the old ones.
     pub(super) fn of_boot_sectors(disk: &dyn Medium, realign: &Realign) -> Vec<Self> {
         boot_blocks(realign).into_iter().filter_map(|block| Self::after(disk, realign, block)).collect()
     }
 
-    /// Guards the physical sectors of extended boot records, given by their places and bytes, as they are
-    /// when all data are in their new places (`is_new`) or in their old ones. The data are in the old ones
-    /// now. The rest of a sector, which may be in use, is guarded only against one that cannot be read.
+    /// Guards extended boot records as they are when all data are in their new places (`is_new`) or in their
+    /// old, present ones. The rest of a sector, which may be in use, is guarded only against a read error.
     pub(super) fn of_records(
         disk: &dyn Medium,
         realign: &Realign,
@@ -76,7 +73,6 @@ impl Guard {
         blocks.into_iter().filter_map(guard).collect()
     }
 
-    /// A physical sector, when all data are in their new places.
     fn after(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
         let (plan, at) = (&realign.plan, block.start().get());
         let mut was = bytes_of(disk, block).ok()?;
@@ -98,7 +94,6 @@ impl Guard {
         Self::keeping(block, was, &kept, &fields)
     }
 
-    /// A physical sector, when all data are in their old places.
     fn before(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
         let plan = &realign.plan;
         let moves = |number: u32| plan.table.entry(number).is_some_and(logical::moves);
@@ -109,7 +104,6 @@ impl Guard {
         Self::keeping(block, bytes_of(disk, block).ok()?, &kept, &[])
     }
 
-    /// A guard whose bytes may be anything but for those in `kept`, and in `fields`.
     fn keeping(block: Span, was: Vec<u8>, kept: &[Span], fields: &[Span]) -> Option<Self> {
         let at = block.start();
         let within = |place: ByteOffset| usize::try_from(place.checked_since(at)?.get()).ok();
@@ -131,8 +125,7 @@ impl Guard {
         bytes
     }
 
-    /// Restores the first of `states` if the sector is torn: if it is unreadable, or no part is as in one of
-    /// them.
+    /// Restores the first of `states` if the sector is unreadable, or no part is as in one of them.
     pub(super) fn mended(&self, disk: &dyn Medium, states: &[Vec<(u64, &[u8])>]) -> Option<Step> {
         let at = ByteOffset::new(self.at);
         let states: Vec<Vec<u8>> = states.iter().map(|changes| self.with(changes)).collect();
@@ -149,7 +142,7 @@ impl Guard {
             .map(|from| (from..found.len().min(from + UNIT)).filter(|byte| !is_free(byte)).collect())
             .filter(|kept: &Vec<usize>| !kept.is_empty())
             .peekable();
-        // Of a sector alone, the drive reports that it is torn.
+        // The drive itself reports a torn sector of 512 bytes.
         if found.len() <= UNIT || kept.peek().is_none() {
             return true;
         }
@@ -164,18 +157,15 @@ impl Guard {
     }
 }
 
-/// The physical sectors of what records the starts of partitions that move, in their new places.
 pub(super) fn boot_blocks(realign: &Realign) -> Vec<Span> {
     let written = sites_in(realign).filter_map(|(site, _, new)| site.span(new));
     blocks_of(realign.plan.disk.size, realign.blocks, written)
 }
 
-/// The fields of what records the starts of partitions that move, in their old places.
 pub(super) fn fields(realign: &Realign) -> Vec<Span> {
     sites_in(realign).flat_map(|(site, old, _)| site.fields(old)).collect()
 }
 
-/// What records the starts of partitions that move, with their old and new starts.
 fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOffset)> {
     let plan = &realign.plan;
     let found = realign.references.iter().filter_map(move |(number, reference)| {
@@ -186,7 +176,6 @@ fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOf
     found.flatten()
 }
 
-/// Where the data of a partition are that moves.
 fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
     match entry.change {
         Change::Moved { from, sectors } if logical::moves(entry) => {
@@ -196,7 +185,6 @@ fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
     }
 }
 
-/// The physical sectors that `spans` have parts of, on a disk of this size.
 fn blocks_of(size: ByteCount, blocks: Boundary, spans: impl Iterator<Item = Span>) -> Vec<Span> {
     let around = |span: Span| Span::between(blocks.floor(span.start())?, blocks.ceil(span.end())?);
     let spans = spans.filter(|_| blocks.size() <= MAX_PHYSICAL).filter_map(around);

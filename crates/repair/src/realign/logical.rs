@@ -1,8 +1,8 @@
 //! The extended boot records of logical partitions that move, and their container.
 //!
-//! Invariants: every logical partition has a record of its own before it, in a sector that no partition has.
-//! A partition that stays keeps its record. The container keeps its place if it can, and nothing but logical
-//! partitions is in it. Numbers follow the chain, whose order is kept.
+//! Invariants: every logical partition has its own record before it, in a sector that no partition has. A partition
+//! that stays keeps its record. The container keeps its place if it can, and holds only logical partitions. Numbers
+//! follow the chain, whose order is kept.
 
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
@@ -10,7 +10,7 @@ use super::RealignError;
 use super::places::Ground;
 use crate::plan::{Entry, Plan, Records, Slot, span_of};
 
-/// What partitions that stay take, if logical ones move: with records, without the container.
+/// With records, without the container.
 pub(super) fn fixed(kept: &[&Entry], all: &[Entry], block: BlockSize) -> Vec<Span> {
     let mut spans = Vec::new();
     for entry in kept {
@@ -36,12 +36,10 @@ fn sector(at: Lba, block: BlockSize) -> Option<Span> {
 struct Placed {
     number: u32,
     span: Span,
-    /// Its present record, if it is a logical one.
     record: Option<Lba>,
     moves: bool,
 }
 
-/// The new table, while places for records are searched.
 pub(super) struct Chain {
     placed: Vec<Placed>,
     container: Entry,
@@ -49,7 +47,6 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The partitions of `entries` with these new places; `None` if no logical one moves.
     pub(super) fn of(entries: &[Entry], places: &[(u32, Span)], ground: Ground) -> Option<Self> {
         let block = ground.block;
         let container = entries.iter().find(|entry| entry.slot == Slot::Extended)?.clone();
@@ -67,14 +64,13 @@ impl Chain {
         self.placed.iter().filter(|one| one.record.is_some())
     }
 
-    /// From the first logical partition to the end of the last one.
     fn reach(&self) -> Option<Span> {
         let start = self.logical().map(|one| one.span.start()).min()?;
         let end = self.logical().map(|one| one.span.end()).max()?;
         Span::between(start, end)
     }
 
-    /// Where the container starts, if no other partition is between that and the logical ones.
+    /// Unless another partition is before the logical ones.
     fn kept_start(&self) -> Option<ByteOffset> {
         let start = self.container.start.to_bytes(self.ground.block)?;
         let reach = self.reach().filter(|reach| start < reach.start())?;
@@ -83,7 +79,6 @@ impl Chain {
         self.placed.iter().all(is_free).then_some(start)
     }
 
-    /// Chooses a sector for every record, and the place of the container.
     pub(super) fn records(&self) -> Result<Records, RealignError> {
         let is_among = |one: &&Placed| {
             one.record.is_none() && self.reach().is_some_and(|reach| one.span.overlaps(reach))
@@ -113,7 +108,6 @@ impl Chain {
         at.sort_unstable();
         let start = match (kept_start, at.first()) {
             (Some(_), _) => self.container.start,
-            // The first record is where the container starts.
             (None, Some((number, first))) => {
                 let is_lowest = at.iter().all(|(_, ebr)| ebr >= first)
                     && self.logical().all(|one| Lba::containing(one.span.start(), block) > *first);
@@ -128,7 +122,7 @@ impl Chain {
         Ok(Records { at, extended })
     }
 
-    /// The sector for the record of a partition at `start`, at best in a physical sector of its own.
+    /// Preferably in a physical sector of its own.
     fn before(&self, start: ByteOffset, taken: &[Span]) -> Option<Lba> {
         let Ground { free, physical, block, .. } = self.ground;
         let lone = start.checked_back(physical.size()).filter(|at| physical.is_aligned(*at));
@@ -140,7 +134,7 @@ impl Chain {
         Lba::from_bytes_exact(lone.filter(is_free).or_else(|| next.filter(is_free))?, block)
     }
 
-    /// The container from this start on. It keeps its end if no other partition is there.
+    /// It keeps its end if no other partition is there.
     fn extent(&self, start: Lba) -> Option<(u32, Lba, LbaCount)> {
         let reach = self.reach()?;
         let end = self.container.end().to_bytes(self.ground.block)?;
@@ -160,7 +154,7 @@ pub(super) fn moving(plan: &Plan) -> impl Iterator<Item = &Entry> {
     plan.table.partitions.iter().filter(|entry| moves(entry))
 }
 
-/// How many bytes before its start a partition must have for itself: its record, if it is a logical one.
+/// Room for its record.
 pub(super) fn lead(entry: &Entry, block: BlockSize) -> ByteCount {
     if entry.is_logical() { block.bytes() } else { ByteCount::ZERO }
 }

@@ -26,7 +26,7 @@ pub enum JournalPlace {
 #[derive(Debug)]
 pub struct JournalFile {
     pub(super) file: File,
-    /// Of a file that was found, without symbolic links: these stay.
+    /// Of a file that was found, without symbolic links: those stay.
     path: PathBuf,
     pub(super) size: ByteCount,
     /// Whether it was made for a move that has not begun.
@@ -35,7 +35,6 @@ pub struct JournalFile {
 }
 
 impl JournalPlace {
-    /// Removes the file that was made for a move that cannot begin.
     pub(super) fn discard(&self) {
         if let Self::File(file) = self
             && file.is_new
@@ -74,7 +73,7 @@ impl JournalFile {
         Ok(Self { file, path: path.to_owned(), size, is_new: false, _claim: claim })
     }
 
-    /// Removes the file of a move that is complete. Another file that has its name now stays.
+    /// Removes the file of a complete move, but not another one that has its name now.
     pub(super) fn remove(&self) -> Result<(), MoveError> {
         FileId::remove_open(&self.file, &self.path).map_err(|source| failed(&self.path, source))
     }
@@ -84,8 +83,7 @@ fn failed(path: &Path, source: io::Error) -> MoveError {
     MoveError::JournalFile { path: path.to_owned(), source }
 }
 
-/// Allocates a new file of this length; by zeros where the file system cannot reserve space (FAT, exFAT,
-/// NTFS-3G, NFS before 4.2).
+/// Zeros are written where the file system cannot reserve space (FAT, exFAT, NTFS-3G, NFS before 4.2).
 fn reserve(mut file: &File, len: ByteCount) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
@@ -113,7 +111,6 @@ fn read(medium: &dyn Medium, at: ByteOffset, bytes: &mut [u8]) -> io::Result<()>
     })
 }
 
-/// A medium, as a journal is read from it.
 pub(crate) struct Reading<'m>(pub(crate) &'m dyn Medium);
 
 impl crate::relocate::Disk for Reading<'_> {
@@ -134,7 +131,6 @@ impl crate::relocate::Disk for Reading<'_> {
     }
 }
 
-/// A target, as data are moved on it.
 pub(super) struct Carrier<'a>(pub(super) &'a mut dyn Disk);
 
 impl crate::relocate::Disk for Carrier<'_> {

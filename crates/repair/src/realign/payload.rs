@@ -1,9 +1,8 @@
 //! The payload of the journal: the plan, and the table before, while and after data move.
 //!
 //! Invariants: the three tables are known, byte for byte, before anything is written, and each is restored or
-//! completed only where the disk holds one of them. Extended boot records count only while the table lists
-//! their container, which the marker hides. So all of a chain's are durable before the table that leads to
-//! them is.
+//! completed only where the disk holds one of them. Extended boot records count only while the table lists their
+//! container, which the marker hides: all of a chain's are durable before the table that leads to them.
 
 mod restore;
 
@@ -26,15 +25,13 @@ use crate::plan::{Change, Entry};
 use crate::relocate::{RelocateError, State};
 use crate::target::Disk;
 
-/// A power cut leaves each unit of this size either old or new, never mixed.
+/// A power cut leaves each of these units either old or new, never mixed.
 const UNIT: usize = 512;
 
-/// The three tables of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Table {
     Old,
-    /// The one with the marker, while data move.
     Marked,
     New,
 }
@@ -50,15 +47,13 @@ struct Place {
     marked: Vec<u8>,
     #[serde(with = "hexadecimal")]
     new: Vec<u8>,
-    /// Whether everything is flushed after it.
     flush: bool,
 }
 
 impl Table {
     const ALL: [Self; 3] = [Self::Old, Self::Marked, Self::New];
 
-    /// The tables that a move in this state may have left: the marker is durable before anything moves, and
-    /// counts until all is moved or back.
+    /// The marker is durable before anything moves, and counts until all is moved or back.
     pub(super) fn possible(state: &State) -> &'static [Self] {
         match state {
             State::NotBegun | State::Back => &[Self::Old, Self::Marked],
@@ -82,7 +77,6 @@ impl Place {
     }
 }
 
-/// A sector of the old or of the new chain of extended boot records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -104,10 +98,10 @@ pub(super) struct Payload {
     pub(super) realign: Realign,
     places: Vec<Place>,
     records: Vec<Record>,
-    /// The physical sectors of the table, and those of boot sectors in their new places.
+    /// Of the table, and of boot sectors in their new places.
     guards: Vec<Guard>,
     boot_guards: Vec<Guard>,
-    /// The physical sectors of the new chain of extended boot records, and those of the old chain.
+    /// Of the new chain, then of the old one.
     new_guards: Vec<Guard>,
     old_guards: Vec<Guard>,
     /// The sectors of a GPT that are the same in all three tables.
@@ -116,7 +110,6 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Prepares the tables of `realign` for the disk, on which `stack` was read.
     pub(super) fn new(
         realign: &Realign,
         disk: &dyn Medium,
@@ -218,7 +211,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// What restores torn sectors of the table: to the marker, or to the old table if no data have moved.
+    /// What restores torn sectors: to the marker, or to the old table if no data have moved.
     pub(super) fn mended(&self, disk: &dyn Medium, state: &State) -> Vec<Step> {
         let of = |table| self.places.iter().map(|place| (place.at, place.of(table))).collect();
         let mut tables = Table::ALL;
@@ -237,12 +230,11 @@ impl Payload {
         flush(disk)
     }
 
-    /// Restores torn boot sectors and new extended boot records, durably, after all moves.
     pub(super) fn mend_new(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
         self.mend_guards(disk, self.boot_guards.iter().chain(&self.new_guards))
     }
 
-    /// Restores torn old extended boot records, durably, when all data are in their old places.
+    /// All data must be in their old places.
     pub(super) fn mend_old(&self, disk: &mut dyn Disk) -> Result<(), MoveError> {
         self.mend_guards(disk, self.old_guards.iter())
     }
@@ -256,7 +248,7 @@ impl Payload {
         self.mend(disk, &torn)
     }
 
-    /// Which table the disk holds; `None` if it is between two. An error if it holds something else.
+    /// `None` between two tables; an error for anything else.
     pub(super) fn table(&self, disk: &dyn Medium) -> Result<Option<Table>, MoveError> {
         let mut possible = Table::ALL.to_vec();
         for place in &self.places {
@@ -288,20 +280,17 @@ impl Payload {
         odd.map_or(Ok(None), |at| Err(MoveError::Changed(at)))
     }
 
-    /// The extended boot records of a table, the first of the chain first.
     fn records_of(&self, table: Table) -> impl DoubleEndedIterator<Item = &Record> {
         self.records.iter().filter(move |record| record.of == table)
     }
 
-    /// The places of the new extended boot records, which may be written before the new table.
     pub(super) fn new_records(&self) -> Vec<Span> {
         self.records_of(Table::New).filter_map(Record::span).collect()
     }
 
-    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts is the first to
-    /// get the marker and the last to lose it, so that the marker is found as long as the copies differ. What
-    /// a later write leads to is read back before that: a lost write must not make a table count that is
-    /// missing.
+    /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts gets the marker
+    /// first and loses it last, so that it is found while the copies differ. What a later write leads to is
+    /// read back before that: a lost write must not make a missing table count.
     pub(super) fn write(&self, disk: &mut dyn Disk, table: Table) -> Result<(), MoveError> {
         self.table(disk)?;
         let mut pieces = Pieces { disk, written: Vec::new() };
@@ -340,8 +329,8 @@ impl Payload {
     }
 }
 
-/// Puts the name of the run into the marker's entry of an MBR, in place of cylinders, heads and sectors:
-/// otherwise two runs of a plan would have the same marker. In a GPT it is the entry's GUID.
+/// Puts the name of the run into the marker's entry of an MBR, in place of cylinders, heads and sectors, so
+/// that two runs of a plan differ. In a GPT it is the entry's GUID.
 fn name_run(enter: &mut [Step], id: [u8; 16]) {
     let mbr = enter.iter_mut().find_map(|step| match step {
         Step::Write { at: 0, new, .. } => Some(new),
@@ -356,8 +345,7 @@ fn name_run(enter: &mut [Step], id: [u8; 16]) {
     }
 }
 
-/// Adds GRUB's boot image to the new table, with the new place of its core image. The boot image is in the
-/// disk's first sector, with an MBR, which a new GPT may not change.
+/// Adds GRUB's boot image in the disk's first sector, which a new GPT may not change, with its core's place.
 fn name_core(
     realign: &Realign,
     disk: &dyn Medium,
@@ -383,15 +371,14 @@ fn name_core(
     Ok(())
 }
 
-/// Returns `bytes`, which are at byte `at`, as they are after `steps`.
 fn laid(bytes: &[u8], at: u64, steps: &[Step]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     lay_steps(&mut bytes, at, steps);
     bytes
 }
 
-/// Returns what the marker covers: the journal, or else part of the first partition's new place, from a byte
-/// at which no partition starts or started, so that no file system is recognised in it.
+/// What the marker covers: the journal, or else part of the first partition's new place, from a byte at which
+/// no partition starts or started, so that no file system is recognised in it.
 fn marker(realign: &Realign) -> Result<Span, RealignError> {
     if let Journal::Inside(place) = realign.journal {
         return Ok(place);
@@ -418,14 +405,12 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
     span.ok_or_else(|| invalid("the partition is too small to be marked"))
 }
 
-/// Pieces of a table that are written, and not read back yet.
 struct Pieces<'a> {
     disk: &'a mut dyn Disk,
     written: Vec<(ByteOffset, &'a [u8])>,
 }
 
 impl<'a> Pieces<'a> {
-    /// Writes bytes that are not there yet.
     fn write(&mut self, at: u64, bytes: &'a [u8]) -> Result<(), MoveError> {
         let at = ByteOffset::new(at);
         if !holds(self.disk, at, bytes)? {
@@ -435,7 +420,6 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Makes what was written durable, and reads it back from the medium.
     fn settle(&mut self) -> Result<(), MoveError> {
         if self.written.is_empty() {
             return Ok(());

@@ -1,10 +1,8 @@
 //! New places for partitions, and the order in which they move there.
 //!
-//! Invariants: no new place overlaps a partition that stays, another new place, or the bytes before it that
-//! belong to it; every start is aligned; and a partition gives up no more of its tail than its contents leave
-//! unused. A move overwrites nothing but its own source and unallocated space, and each partition moves once:
-//! if all that are left wait for one another, that is refused. Arithmetic only: nothing is known here of
-//! tables and contents.
+//! Invariants: no new place overlaps a partition that stays, another new place, or the bytes before it that belong to
+//! it; every start is aligned; no used bytes are cut off. A move overwrites only its own source and unallocated
+//! space, and each partition moves once: a cycle is refused. Tables and contents are not known here.
 
 use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, Span};
 
@@ -13,7 +11,6 @@ use crate::relocate::Move;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
-    /// The bytes that partitions may have.
     pub(super) free: Span,
     /// The boundary of starts: a multiple of the logical sector.
     pub(super) grain: Boundary,
@@ -33,7 +30,6 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// The bytes that it takes if it is at `to`.
     pub(super) fn taken(&self, to: Span) -> Span {
         let before = to.start().checked_back(self.lead).zip(to.len().checked_add(self.lead));
         before.and_then(|(start, len)| Span::new(start, len)).unwrap_or(to)
@@ -42,23 +38,19 @@ impl Item {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom {
-    /// The partitions between two that stay, in order.
     pub(super) numbers: Vec<u32>,
-    /// Those of them that would make room if their contents were smaller, and by how many bytes.
+    /// And by how many bytes their contents would have to be smaller.
     pub(super) shrink: Vec<(u32, ByteCount)>,
-    /// The bytes that are missing between the two.
     pub(super) missing: ByteCount,
 }
 
-/// The partitions in a gap between those that stay.
 struct Run {
     gap: Span,
-    /// Indices of items, in the order of their places.
     items: Vec<usize>,
 }
 
-/// Returns the new place of each item, in their order. `fixed` are the bytes that nothing may move to. Without
-/// room for all between two of them, one goes elsewhere if it `may_pass`.
+/// The new place of each item. `fixed` are the bytes that nothing may move to. Without room for all between
+/// two of them, one goes elsewhere if it `may_pass`.
 pub(super) fn find(
     items: &[Item],
     fixed: &[Span],
@@ -103,13 +95,11 @@ fn assign(placed: &mut [Option<Span>], indices: &[usize], spans: Vec<Span>) {
     }
 }
 
-/// The distance between a byte and the nearest one of a gap.
 fn distance(gap: Span, at: ByteOffset) -> ByteCount {
     let before = gap.start().checked_since(at);
     before.or(at.checked_since(gap.end())).unwrap_or_default()
 }
 
-/// Moves one partition of a crowded run to the nearest room elsewhere; returns whether that helps.
 fn relieve(
     items: &[Item],
     run: &Run,
@@ -134,7 +124,7 @@ fn relieve(
     false
 }
 
-/// Returns the place nearest to where an item is: for all of it, or else for what it needs.
+/// All of the item, or else what it needs.
 fn nearest(item: &Item, gaps: impl Iterator<Item = Span>, ground: &Ground) -> Option<Span> {
     let gaps: Vec<Span> = gaps.collect();
     let start_in = |gap: &Span, len: ByteCount| -> Option<Span> {
@@ -154,7 +144,7 @@ fn apart(one: ByteOffset, other: ByteOffset) -> u64 {
     one.get().abs_diff(other.get())
 }
 
-/// The boundary nearest to a byte, or the first one; of two the lower.
+/// Of two equally near boundaries the lower.
 fn near(at: ByteOffset, grain: Boundary) -> ByteOffset {
     match (grain.floor(at), grain.ceil(at)) {
         (Some(below), Some(above)) if apart(below, at) <= apart(above, at) => below,
@@ -163,8 +153,8 @@ fn near(at: ByteOffset, grain: Boundary) -> ByteOffset {
     }
 }
 
-/// Returns the places of a run, in its order, each start as near to the present one as the others let it.
-/// Tails are given up only if there is no other way, the last ones first.
+/// The places of a run, in its order, as near to the present starts as the others let them. Tails are given
+/// up only if there is no other way, the last ones first.
 fn pack(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> Option<Vec<Span>> {
     (0..=run.len()).rev().find_map(|whole| {
         let len_of = |(place, index): (usize, &usize)| {
@@ -184,7 +174,6 @@ fn pack(items: &[Item], run: &[usize], gap: Span, ground: &Ground) -> Option<Vec
     })
 }
 
-/// Returns aligned starts of partitions of these lengths in a gap.
 fn starts(items: &[Item], run: &[usize], lens: &[ByteCount], gap: Span) -> Option<Vec<ByteOffset>> {
     let mut latest = Vec::with_capacity(lens.len());
     let mut end = gap.end();
@@ -254,7 +243,6 @@ fn least(most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     Some(high)
 }
 
-/// The bytes that a partition keeps, and their new place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trip {
     pub(super) number: u32,
@@ -268,7 +256,6 @@ impl Trip {
     }
 }
 
-/// Returns the moves in an order that works; or [`RealignError::Blocked`].
 pub(super) fn order(trips: &[Trip]) -> Result<Vec<Move>, RealignError> {
     let (mut moves, mut waiting) = (Vec::new(), trips.to_vec());
     let can_arrive = |trip: &Trip, waiting: &[Trip]| {

@@ -1,7 +1,6 @@
 //! What refers to the place of a partition, and is wrong or needs a look after a move.
 //!
-//! Only what can be seen on the disk is reported: not a Windows that is hibernated on another disk or in an
-//! encrypted volume.
+//! Only what can be seen on the disk: not a Windows hibernated on another disk or in an encrypted volume.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,7 +123,7 @@ impl Reference {
     }
 }
 
-/// What refers to the place of `partition`, which is to be `start`. Without `loaders`, those are reinstalled.
+/// Without `loaders`, those are reinstalled.
 pub(crate) fn references(
     partition: &Partition,
     entry: &Entry,
@@ -168,9 +167,8 @@ pub(crate) fn references(
     found
 }
 
-/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the
-/// table and all file systems in memory, so nothing on the disk may move. Contents that fill the disk count
-/// as partition 1.
+/// Returns the number of a partition that holds a hibernated system, in any layer. Such a system has the table and
+/// all file systems in memory, so nothing on the disk may move. Contents that fill the disk count as partition 1.
 pub fn hibernated(stack: &Stack) -> Option<u32> {
     let in_partition = stack.partitions.iter().find(|one| is_hibernated(one)).map(|one| one.number);
     let is_whole = matches!(stack.kind, TableKind::Content(content) if content.is_hibernated());
@@ -185,7 +183,6 @@ const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database reco
 const OWN_TABLE: &str = "it contains a table that may list partitions by their positions on the disk: do not \
                          move it, or move it with the operating system that uses it";
 
-/// Why one of these partitions cannot move anywhere, with its number.
 pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
     if let Some(number) = stack.dynamic() {
         return Some((number, DYNAMIC));
@@ -204,7 +201,6 @@ fn has_hibernated(layer: &Layer) -> bool {
     layer.is_hibernated() || is_nested || layer.children.iter().any(has_hibernated)
 }
 
-/// The distance of a logical partition from its extended boot record, before and after the move.
 fn from_record(
     partition: &Partition,
     entry: &Entry,
@@ -218,9 +214,8 @@ fn from_record(
     Some((before, start.checked_since(is.to_bytes(block)?)?))
 }
 
-/// Returns the boot sector of a partition that is to start at byte `start`, whatever it records. `distances`
-/// are those of [`from_record`]. Only `keeps` bytes of the partition move, not what a larger file system left
-/// after them.
+/// The boot sector of a partition that is to start at byte `start`. `distances` are those of [`from_record`].
+/// Only `keeps` bytes of the partition move, not what a larger file system left after them.
 pub(crate) fn boot_sector(
     partition: &Partition,
     start: ByteOffset,
@@ -241,14 +236,12 @@ pub(crate) fn boot_sector(
     let correct = correct.filter(fits);
     let len = copy_len(kind, sector)?;
     let ends = |at: &ByteOffset| at.checked_add(len).is_some_and(|end| end.get() <= keeps.get());
-    // A copy that records another start stays as it is.
     let is_stale = |at: &ByteOffset| fs.stale_copies.contains(at);
     let copies = fs.boot_copies.iter().copied().filter(ends).filter(|at| !is_stale(at)).collect();
     Some(Reference::BootSector { kind, recorded, correct, sector, copies })
 }
 
-/// The bytes of a partition, from its start, that its contents use, in whole sectors of `block`: all, if that
-/// is not known, or if there is something after them.
+/// How many bytes the contents use, in whole sectors of `block`: all if unknown or if something follows.
 pub(crate) fn used(partition: &Partition, block: BlockSize) -> ByteCount {
     let len = partition.span.len();
     let known = partition.layer.as_ref().filter(|_| partition.unclaimed == Unclaimed::Nothing);

@@ -1,7 +1,7 @@
 //! Room for the journal.
 //!
-//! Invariants: a journal on the disk itself is where neither the old table nor the new one has a partition,
-//! where no move goes, and where no data are, except with [`Wanted::wipe`](super::Wanted::wipe).
+//! Invariants: on the disk itself, it is where neither the old table nor the new one has a partition, where no move
+//! goes, and, without [`Wanted::wipe`](super::Wanted::wipe), where no data are.
 
 use std::cmp::Reverse;
 
@@ -18,19 +18,19 @@ use crate::error::PlanError;
 use crate::plan::{Entry, Format, Slot, span_of};
 use crate::relocate::{Job, LARGEST_PAYLOAD, journal_len_with};
 
-/// The window of moves of which none needs a copy in the journal: a long one saves seeks.
+/// If no move needs copies in the journal: a long window saves seeks.
 const DIRECT: ByteCount = ByteCount::new(64 * MIB);
-/// The largest window with copies: a longer one is hardly faster.
+/// With copies: a longer window is hardly faster.
 pub(super) const MAX_WINDOW: ByteCount = ByteCount::new(16 * MIB);
-/// The windows that are tried if there is less room. Every window costs a flush.
+/// If there is less room. Every window costs a flush.
 const SMALLER: [ByteCount; 4] =
     [ByteCount::new(4 * MIB), ByteCount::new(MIB), ByteCount::new(256 * KIB), ByteCount::new(64 * KIB)];
-/// A journal in the middle of free space ends at a multiple of a power of two, where it can be found whatever
-/// the table lists: of at least this, and at most at this number of places.
+/// A journal in the middle of free space ends at a multiple of a power of two, to be found whatever the table
+/// lists: at least this, and at most this number of places.
 const STEP: u64 = MIB;
 const PLACES: u64 = 32;
-/// The bytes of the three tables in the journal, in hexadecimal, with the physical sectors around them: two
-/// copies of a GPT of 128 entries, or an MBR; and at least.
+/// The three tables in the journal, in hexadecimal, with the physical sectors around them: two copies of a
+/// GPT of 128 entries, or an MBR; and the least.
 const TABLES: (usize, usize) = (320 << 10, 16 << 10);
 const LEAST: usize = 64 << 10;
 /// A physical sector of 4096 bytes.
@@ -55,7 +55,6 @@ pub enum Journal {
 }
 
 impl Realign {
-    /// Chooses the window, and the place for a journal that also holds this plan.
     pub(super) fn find_journal(&mut self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let json = serde_json::to_vec(self).map_err(|error| invalid(error.to_string()))?;
         let is_gpt = self.plan.table.format == Format::Gpt;
@@ -88,7 +87,6 @@ impl Realign {
                         return Ok(());
                     }
                     Ok(Some(at)) => data = data.or(Some(at)),
-                    // It is not put where something cannot be read either.
                     Err(ReadError::Io { .. }) => {}
                     Err(error) => return Err(PlanError::from(error).into()),
                 }
@@ -105,7 +103,6 @@ impl Realign {
         Ok(())
     }
 
-    /// Returns the places of this size in free space, those nearest to the moves first, which saves seeks.
     fn places(&self, needed: ByteCount) -> Vec<Span> {
         let spans = || self.moves.iter().flat_map(|one| one.spans());
         let from = spans().map(|span| span.start().get()).min().unwrap_or(u64::MAX);
@@ -117,7 +114,7 @@ impl Realign {
             let size = self.plan.disk.size;
             let within = |end: &ByteOffset| *end > gap.start() && *end < gap.end();
             let nominal = nominal_ends(size).filter(within);
-            // At the very end a backup GPT would overwrite it, if another program converts the table.
+            // A backup GPT at the very end would overwrite it, if another program converts the table.
             let backup = ByteCount::new(GPT_BACKUP * self.plan.block().get());
             let before_backup = gap.end().checked_back(backup).filter(within);
             let is_last = self.plan.table.format == Format::Mbr && gap.end().get() == size.get();
@@ -134,7 +131,6 @@ impl Realign {
         found.into_iter().map(|(.., place)| place).collect()
     }
 
-    /// The bytes that are unallocated before, while and after the data move.
     pub(super) fn unallocated(&self) -> Vec<Span> {
         let block = self.plan.block();
         let relinks = self.plan.moves_logical();
@@ -147,7 +143,6 @@ impl Realign {
     }
 }
 
-/// The places where a journal in the middle of free space ends on a disk of this size.
 pub(super) fn nominal_ends(size: ByteCount) -> impl Iterator<Item = ByteOffset> {
     let step = size.get().div_ceil(PLACES).checked_next_power_of_two().unwrap_or(u64::MAX).max(STEP);
     (1..=size.get() / step).filter_map(move |count| count.checked_mul(step)).map(ByteOffset::new)

@@ -1,5 +1,4 @@
-//! A plan to realign, as a value that is stored as it is, and the checks that every one must pass, wherever
-//! it comes from.
+//! A plan to realign, as a value that is stored as it is, and the checks that every one must pass.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +46,6 @@ pub struct Stored {
 document::checked_parts!(Realign(Stored), RealignError);
 
 impl Realign {
-    /// The offset of the data in a partition that are aligned.
     pub(super) fn anchor(&self, number: u32) -> ByteCount {
         let found = self.anchors.iter().find(|(of, _)| *of == number);
         found.map_or(ByteCount::ZERO, |(_, offset)| *offset)
@@ -110,7 +108,6 @@ impl Realign {
         Ok(self)
     }
 
-    /// Checks that the new table has the partitions of the old one.
     fn check_entries(&self) -> Result<(), RealignError> {
         let (before, after) = (&self.plan.before, &self.plan.table.partitions);
         if before.len() != after.len() {
@@ -145,7 +142,7 @@ impl Realign {
         Ok(())
     }
 
-    /// Follows every partition through the moves; returns the numbers of those that stay.
+    /// Returns the numbers of the partitions that stay.
     fn check_moves(&self) -> Result<Vec<u32>, RealignError> {
         self.job([0; 16], Vec::new())?;
         let block = self.plan.block();

@@ -1,11 +1,10 @@
 //! What moves and their journal overwrite besides the partitions that move.
 //!
-//! Invariants: space that no partition has, and in which there are data, is written only with consent:
-//! [`Wanted::wipe`](super::Wanted::wipe). That is checked where the plan is made, where of long spans the
-//! ends and samples are read, and again, of all bytes, where it is carried out. A sector is debris, and not
-//! data, only if it says itself what it is: a copy of a GPT that is whole, or the header of one, in its own
-//! place, and the GPT that counts is the same one and names another; or a part of a journal in its own place
-//! that no move needs.
+//! Invariants: data in space that no partition has are overwritten only with [`Wanted::wipe`](super::Wanted::wipe).
+//! That is checked where the plan is made, of long spans by their ends and samples, and again, of all bytes, where it
+//! is carried out. A sector is debris, not data, only if it says so itself: a whole copy of a GPT or a header in its
+//! own place, if the GPT that counts is the same and names another; or a part of a journal that no move needs, in its
+//! own place.
 
 use straddle_device::fields::{has, le64};
 use straddle_device::{Medium, ReadError};
@@ -27,21 +26,19 @@ use crate::relocate::{Device, Disks, RelocateError, forget, place_around};
 use crate::target::Disk;
 
 const PIECE: ByteCount = ByteCount::new(MIB);
-/// For a plan, a span up to this is read as a whole; of a longer one half of it at each end.
+/// For a plan, a longer span is read only at its ends, half of this at each.
 const WHOLE: u64 = 64 * MIB;
-/// The number of samples between the ends, and the size of each.
+/// Between the ends, and the size of each.
 const SAMPLES: u64 = 512;
 const SAMPLE: ByteCount = ByteCount::new(4 * KIB);
-/// What [`Look::Ends`] reads of each end of the journal's place.
+/// Read at each end of the journal's place.
 const END: ByteCount = ByteCount::new(64 * KIB);
-/// The unit in which data are found.
 const SECTOR: usize = 512;
-/// The largest distance of a GPT's header from its entries: 1024 of them, and a sector of 4096 bytes.
+/// A GPT's header is at most 1024 entries and a sector of 4096 bytes away from its entries.
 const NEAR: u64 = 132 * KIB;
-/// The most that is cleared after a move. If there is more, a later move there needs consent.
+/// If there is more, a later move there needs consent.
 const MOST_CLEARED: ByteCount = ByteCount::new(KIB * MIB);
 
-/// How much is read of what a move writes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// All of it, before the first write.
@@ -51,7 +48,6 @@ pub(crate) enum Look {
 }
 
 impl Realign {
-    /// Refuses data where the moves go, outside of the present partitions.
     pub(super) fn check_unallocated(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         if self.wipes {
             return Ok(());
@@ -70,7 +66,6 @@ impl Realign {
         Ok(())
     }
 
-    /// Refuses data in what partitions lose of their ends.
     pub(super) fn check_tails(&self, medium: &dyn Medium, look: Look) -> Result<(), RealignError> {
         let block = self.plan.block();
         for (number, by) in self.trims().into_iter().filter(|_| !self.wipes) {
@@ -85,7 +80,7 @@ impl Realign {
         Ok(())
     }
 
-    /// Refuses data where the journal goes. Returns the places of the journals there that nothing needs.
+    /// Returns the places of the journals there that nothing needs.
     pub(super) fn check_journal_place(
         &self,
         medium: &dyn Medium,
@@ -98,7 +93,7 @@ impl Realign {
         }
     }
 
-    /// Where contents begin that reach into `span` and that no partition has: they may hold zeros there.
+    /// Contents without a partition that reach into `span`, where they may hold zeros.
     fn deleted(&self, medium: &dyn Medium, span: Span) -> Option<ByteOffset> {
         let disk = Span::first(self.plan.disk.size);
         let gap = disk.gaps(self.claimed()).into_iter().find(|gap| gap.overlaps(span))?;
@@ -106,7 +101,6 @@ impl Realign {
         found.first().map(|(contents, _)| contents.start())
     }
 
-    /// The first data that a journal here would destroy.
     pub(super) fn data_under_journal(
         &self,
         debris: &mut Debris<'_>,
@@ -118,7 +112,6 @@ impl Realign {
         }
         let parts = match look {
             Look::Ends if place.len().get() > 2 * END.get() => ends(place, END).collect(),
-            // All of it is cleared in the end.
             Look::Ends | Look::Whole => place.pieces(PIECE).collect(),
         };
         let medium = debris.medium;
@@ -126,7 +119,6 @@ impl Realign {
         Ok(found.or_else(|| self.deleted(medium, place)))
     }
 
-    /// The partitions and extended boot records of the present table.
     fn claimed(&self) -> Vec<Span> {
         let block = self.plan.block();
         let listed = self.plan.before.iter().filter(|entry| entry.slot != Slot::Extended);
@@ -149,7 +141,6 @@ pub(super) fn clear(disk: &mut dyn Disk, span: Span) -> std::io::Result<()> {
 /// The OEM name in an NTFS boot sector, of which ntfsresize leaves a copy.
 const NTFS: (usize, &[u8]) = (3, b"NTFS    ");
 
-/// The first byte of a sector that holds data: that is not erased, nor nothing by the caller's account.
 fn first_data(
     medium: &dyn Medium,
     parts: Vec<Span>,
@@ -168,7 +159,6 @@ fn first_data(
     Ok(None)
 }
 
-/// Whether data are in `tail`, which a partition at `old` loses.
 pub(crate) fn has_data(
     medium: &dyn Medium,
     (old, tail): (Span, Span),
@@ -184,7 +174,6 @@ pub(crate) fn has_data(
     Ok(first_data(medium, looked_at(tail, look), is_boot_copy)?.is_some())
 }
 
-/// The parts of a span that are read: all, or both ends and samples.
 fn looked_at(span: Span, look: Look) -> Vec<Span> {
     let len = span.len().get();
     if len <= WHOLE || look == Look::Whole {
@@ -199,7 +188,6 @@ fn looked_at(span: Span, look: Look) -> Vec<Span> {
     ends.chain(samples.filter(|sample| span.contains(*sample))).collect()
 }
 
-/// The first and the last `len` bytes of a span, or all of it.
 pub(crate) fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
     let head = Span::new(span.start(), span.len().min(len));
     let rest = span.len().saturating_sub(len).min(len);
@@ -208,9 +196,8 @@ pub(crate) fn ends(span: Span, len: ByteCount) -> impl Iterator<Item = Span> {
 
 pub(super) struct Debris<'m> {
     medium: &'m dyn Medium,
-    /// The sectors in which its table counts.
+    /// In which its table counts.
     block: BlockSize,
-    /// Copies of the GPT.
     known: Vec<Span>,
     /// The places of journals, and whether none of it is needed.
     journals: Vec<(Span, bool)>,
@@ -234,12 +221,10 @@ impl<'m> Debris<'m> {
         is_in(&self.known)
     }
 
-    /// The places of the journals that were found, of which none is needed.
     pub(super) fn journals(&self) -> impl Iterator<Item = Span> {
         self.journals.iter().filter(|(_, is_left)| *is_left).map(|(place, _)| *place)
     }
 
-    /// Whether what is left of the journal at `place` is not needed.
     fn is_left(&mut self, place: Span) -> bool {
         if let Some((_, is_left)) = self.journals.iter().find(|(known, _)| *known == place) {
             return *is_left;
@@ -258,7 +243,6 @@ impl<'m> Debris<'m> {
         is_left
     }
 
-    /// The copy of a GPT that this sector is in.
     fn table(&self, sector: Span) -> Option<Vec<Span>> {
         let size = self.medium.len().get();
         let from = sector.start().get().saturating_sub(NEAR);
@@ -277,9 +261,8 @@ impl<'m> Debris<'m> {
         })
     }
 
-    /// Whether the header at byte `at` may count: it is the first of a GPT, or the backup that the first
-    /// names, whatever else that says; or no valid first header is of the same GPT, and this may be the only
-    /// copy.
+    /// Whether the header may count: it is the first of a GPT, or the backup that the first names; or no
+    /// valid first header is of the same GPT, so that this may be the only copy.
     fn counts(&self, at: ByteOffset) -> bool {
         let bytes_at = |at| bytes_of(self.medium, Span::new(at, ByteCount::new(SECTOR as u64))?).ok();
         let Some(own) = bytes_at(at) else { return true };
@@ -298,9 +281,8 @@ impl<'m> Debris<'m> {
 }
 
 impl Run<'_> {
-    /// Refuses data where the journal goes, or clears them with [`Wanted::wipe`](super::Wanted::wipe), and
-    /// the titles of journals that nothing needs: a later search is to find this journal only. What a move
-    /// that is not over needs stays.
+    /// Refuses data where the journal goes, or clears them with [`Wanted::wipe`](super::Wanted::wipe), with
+    /// the titles of journals that nothing needs: a later search is to find this journal only.
     pub(super) fn clear_place(&mut self) -> Result<(), MoveError> {
         let Some(place) = self.place_on_disk() else { return Ok(()) };
         let realign = &self.payload.realign;
@@ -314,7 +296,6 @@ impl Run<'_> {
         Ok(clear(self.disk, place).map_err(|source| RelocateError::Write { device, at, len, source })?)
     }
 
-    /// Clears what the move has written in unallocated space, so that a later one finds it empty.
     pub(super) fn clear_space(&mut self, is_back: bool) {
         let realign = &self.payload.realign;
         let plan = &realign.plan;
@@ -327,7 +308,7 @@ impl Run<'_> {
                 plan.movable_space().contains(span) && !taken.iter().any(|taken| taken.overlaps(span))
             })
         };
-        // A physical sector that is in part a partition's stays: a write of it could be torn.
+        // A write of a partition's physical sector could be torn: it stays.
         let whole = |span: Span| {
             let (start, end) = (realign.blocks.floor(span.start()), realign.blocks.ceil(span.end()));
             let start =

@@ -4,7 +4,6 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{Device, Disks, Job, Move, Result, SECTOR, SECTOR_LEN, Sequence, distance, hull, in_memory};
 
-/// The number of windows that may be in flight.
 const IN_FLIGHT: u64 = 2;
 
 /// Bytes that could not be read. Where they were to go there is [`filler`].
@@ -22,7 +21,6 @@ impl Bad {
         i128::from(self.to.get()) - i128::from(self.from.start().get())
     }
 
-    /// This and `next` as one, if they are adjacent or overlap and go the same way.
     pub(crate) fn joined(self, next: Self) -> Option<Self> {
         let from = hull(self.from, next.from)?;
         let is_near = next.from.start() <= self.from.end() && self.from.start() <= next.from.start();
@@ -30,7 +28,6 @@ impl Bad {
     }
 }
 
-/// Sorts by where they were to go, with each byte once.
 pub(crate) fn normal(mut list: Vec<Bad>) -> Vec<Bad> {
     list.sort_unstable_by_key(|bad| (bad.to, bad.from.start(), bad.from.len()));
     let mut joined: Vec<Bad> = Vec::with_capacity(list.len());
@@ -53,10 +50,9 @@ pub fn filler(at: ByteOffset) -> [u8; 512] {
     sector
 }
 
-/// What is read at once after a read of more has failed.
+/// Read at once after a longer read has failed.
 const PIECE: usize = 1 << 16;
 
-/// Reads what can be read, and puts the [`filler`] in place of the rest, which it returns.
 pub(crate) fn read_rest(disks: &mut Disks<'_>, span: Span, bytes: &mut [u8]) -> Vec<Span> {
     let disk = disks.get(Device::Data);
     let mut bad = Vec::new();
@@ -78,7 +74,6 @@ pub(crate) fn read_rest(disks: &mut Disks<'_>, span: Span, bytes: &mut [u8]) -> 
     bad
 }
 
-/// The entries of the list for bad sectors, if those of `from` go to `to`.
 pub(crate) fn listed(bad: &[Span], from: Span, to: Span) -> Vec<Bad> {
     let of = |sector: &Span| {
         let offset = sector.start().checked_since(from.start()).filter(|_| from.contains(*sector));
@@ -88,9 +83,8 @@ pub(crate) fn listed(bad: &[Span], from: Span, to: Span) -> Vec<Bad> {
     normal(bad.iter().map(of).collect())
 }
 
-/// The physical sectors at which something could not be read, and which none of the first `done` windows of
-/// `job` and of the two that may be in flight has written, nor what wrote to `others`. They hold what they
-/// held before the moves.
+/// Physical sectors with unreadable bytes that neither the first `done` windows nor the two that may be in
+/// flight have written, nor what wrote to `others`: they hold what they held before the moves.
 pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> Vec<Span> {
     let forward = Sequence::forward(job);
     let (sources, written) = (forward.sources(done), forward.written(done.saturating_add(IN_FLIGHT)));
@@ -117,8 +111,8 @@ pub(crate) fn untouched(job: &Job, done: u64, list: &[Bad], others: &[Span]) -> 
     spans
 }
 
-/// The list when all `moves` are complete. A filler that was written where a later move began has moved with
-/// it: whether it was there already is seen by what is in the new place.
+/// The list when all `moves` are complete. A filler where a later move began may have moved with it: the
+/// bytes in the new place show whether it had.
 pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Vec<Bad> {
     let mut settled = Vec::new();
     for bad in list {
@@ -135,7 +129,6 @@ pub(crate) fn settled(disks: &mut Disks<'_>, moves: &[Move], list: &[Bad]) -> Ve
     normal(settled)
 }
 
-/// Where the filler for the sector at byte `from` is, which was written at byte `at`.
 fn taken_along(disks: &mut Disks<'_>, moves: &[Move], from: ByteOffset, at: ByteOffset) -> ByteOffset {
     let (filler, mut bytes) = (filler(from), [0; 512]);
     moves.iter().fold(at, |at, one| {
@@ -149,18 +142,16 @@ fn taken_along(disks: &mut Disks<'_>, moves: &[Move], from: ByteOffset, at: Byte
     })
 }
 
-/// The physical sector that begins at `at`, up to `end`.
 fn block_at(job: &Job, at: ByteOffset, end: ByteOffset) -> Option<Span> {
     let next = job.blocks.floor(at)?.checked_add(job.blocks.size())?.min(end);
     Span::between(at, next).filter(|block| !block.is_empty())
 }
 
-/// What was found to be unreadable, and whether that stops a run.
 #[derive(Debug, Default)]
 pub(crate) struct Skip {
     pub(crate) is_on: bool,
     pub(crate) list: Vec<Bad>,
-    /// The block of the journal for what is found next.
+    /// The journal's block for what is found next.
     pub(crate) next: u64,
 }
 
@@ -169,7 +160,7 @@ impl Skip {
         self.list.iter().any(|bad| bad.from.overlaps(span))
     }
 
-    /// Whether it is listed already: with the same way, or with any.
+    /// Whether it is listed already, with the same way or any.
     pub(crate) fn has(&self, bad: Bad, is_same_way: bool) -> bool {
         let is_there = |other: &&Bad| other.from.contains(bad.from);
         self.list.iter().filter(is_there).any(|other| !is_same_way || other.distance() == bad.distance())
@@ -179,7 +170,6 @@ impl Skip {
         ByteCount::new(self.list.iter().map(|bad| bad.from.len().get()).sum())
     }
 
-    /// Reads `span`; the sectors that cannot be read are returned, or are an error.
     pub(crate) fn read(&self, disks: &mut Disks<'_>, span: Span, bytes: &mut [u8]) -> Result<Vec<Span>> {
         if self.is_on {
             return Ok(read_rest(disks, span, bytes));
@@ -187,7 +177,7 @@ impl Skip {
         disks.read(Device::Data, span.start(), bytes).map(|()| Vec::new())
     }
 
-    /// The same; what is in `kept` is not written, and may be unreadable.
+    /// What is in `kept` is not written, and may be unreadable.
     pub(crate) fn read_without(
         &self,
         disks: &mut Disks<'_>,

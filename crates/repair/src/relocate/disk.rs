@@ -117,9 +117,9 @@ impl<'a> Disks<'a> {
     }
 }
 
-/// The most that the kernel reads for one advice, with the smallest usual read-ahead of a queue.
+/// The most that the kernel reads for one advice, with the smallest usual read-ahead.
 const ADVICE: u64 = 128 * KIB;
-/// The kernel begins to write a long write to the medium after each of these.
+/// The kernel begins to write to the medium after each of these.
 const PIECE: u64 = 4 * MIB;
 
 /// A file or a block device as a disk, through the page cache.
@@ -155,7 +155,6 @@ impl Disk for FileAccess<'_> {
         self.0.read_exact_at(bytes, at.get())
     }
 
-    /// The kernel begins to write many bytes to the medium at once, before the flush.
     fn write(&mut self, at: ByteOffset, bytes: &[u8]) -> io::Result<()> {
         let (mut at, is_long) = (at.get(), bytes.len() as u64 >= MIB);
         for piece in bytes.chunks(usize::try_from(PIECE).unwrap_or(usize::MAX)) {
@@ -173,8 +172,7 @@ impl Disk for FileAccess<'_> {
         self.0.sync_data()
     }
 
-    /// Drops the page cache by posix_fadvise(2). Pages that are dirty, mapped or locked stay, and so does the
-    /// cache of a drive.
+    /// By posix_fadvise(2). Dirty, mapped and locked pages stay, and so does the cache of a drive.
     fn drop_cache(&mut self, span: Span) {
         self.advise(span.start().get(), span.len().get(), Advice::DontNeed);
     }

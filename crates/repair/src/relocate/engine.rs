@@ -1,5 +1,4 @@
-//! Writes the windows of one direction, one after the other. [`relocate`](crate::relocate) has the argument
-//! for the order of the writes.
+//! Writes the windows of one direction. [`relocate`](crate::relocate) explains the order of the writes.
 
 use std::ops::ControlFlow;
 
@@ -31,12 +30,11 @@ pub(crate) struct Run<'r, 'd> {
     pub(crate) journal: &'r Journal,
     pub(crate) skip: &'r mut Skip,
     pub(crate) sequence: &'r Sequence,
-    /// What is not written, in ascending order: it holds what the windows would bring there.
+    /// Not written, in ascending order: it holds what the windows would bring there.
     pub(crate) kept: &'r [Span],
     pub(crate) behind: Behind,
 }
 
-/// The last two windows that were written, as far as they are not compared yet.
 #[derive(Default)]
 pub(crate) struct Behind {
     /// Durable, and its cache is dropped.
@@ -44,7 +42,7 @@ pub(crate) struct Behind {
     latest: Option<Written>,
 }
 
-/// What was written for a window: its span, the parts of it that were, and the hash of their bytes.
+/// Span, the parts of it that were written, and the hash of their bytes.
 struct Written {
     span: Span,
     parts: Vec<Span>,
@@ -52,8 +50,8 @@ struct Written {
 }
 
 impl Run<'_, '_> {
-    /// Writes the windows from `first` on; those before are durable. Returns whether all are written, and the
-    /// journal says so; otherwise `watch` stopped it, and what was done is durable.
+    /// Writes the windows from `first` on; those before are durable. True if all are written, and the journal
+    /// says so; otherwise `watch` stopped it, and what was done is durable.
     pub(crate) fn go(mut self, first: u64, watch: Watch<'_>) -> Result<bool> {
         let (count, direction) = (self.sequence.count, self.sequence.direction);
         let (is_back, total) = (direction == Direction::Back, ByteCount::new(self.sequence.bytes(count)));
@@ -121,9 +119,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Reads what is needed to move a window to `buffer`, after the room for its record; returns whether that
-    /// is its source only. If some of it cannot be read, the journal gets a copy: it might be read the next
-    /// time.
+    /// Reads what a window needs to `buffer`, after the room for its record; true if that is its source only.
+    /// If some of it cannot be read, the journal gets a copy: the next read might succeed.
     fn read(&mut self, window: Window, index: u64, buffer: &mut Vec<u8>) -> Result<bool> {
         let lead = self.journal.lead();
         let mut read = |spans: Vec<Span>| {
@@ -160,7 +157,6 @@ impl Run<'_, '_> {
         Ok(false)
     }
 
-    /// Has the disk read what the next window needs, while this one is written.
     fn prefetch(&mut self, next: u64) {
         if next < self.sequence.count {
             for span in self.sequence.window(next).read_first() {
@@ -169,7 +165,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Begins to read back the window that has become durable; at once, if the next one overwrites it.
+    /// At once, if `next` overwrites it.
     fn begin_check(&mut self, next: Window) -> Result<()> {
         let Some(span) = self.behind.durable.as_ref().map(|written| written.span) else { return Ok(()) };
         let disk = self.disks.get(Device::Data);
@@ -181,7 +177,6 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Compares what is read back of the window that is durable and whose cache was dropped.
     fn check_durable(&mut self) -> Result<()> {
         let written = self.behind.durable.take();
         let Some(Written { span, parts, hash }) = written else { return Ok(()) };
@@ -191,7 +186,6 @@ impl Run<'_, '_> {
         Err(RelocateError::Changed { at: span.start(), len: span.len() })
     }
 
-    /// Compares what is left, which is durable.
     fn check_all(&mut self) -> Result<()> {
         self.check_durable()?;
         self.behind.durable = self.behind.latest.take();
@@ -202,7 +196,6 @@ impl Run<'_, '_> {
     }
 }
 
-/// The hash of parts of `span`, whose bytes are `bytes`.
 fn hash_parts(span: Span, parts: &[Span], bytes: &[u8]) -> Hash {
     let mut hasher = Hasher::default();
     for part in parts {

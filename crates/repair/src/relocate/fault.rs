@@ -1,6 +1,5 @@
-//! Mistakes that the tests plant, to show that they would be found.
+//! Mistakes that the tests plant in the engine, to show that they would be found.
 
-/// A mistake in the engine.
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -35,7 +34,6 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants a mistake in this thread, or none.
 #[cfg(test)]
 pub(crate) fn plant(fault: Option<Fault>) {
     PLANTED.set(fault);

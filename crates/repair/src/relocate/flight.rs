@@ -1,5 +1,4 @@
-//! The windows in flight, after a crash. [`relocate`](crate::relocate) has the argument for what is written
-//! again, and what is undone.
+//! The windows in flight after a crash. [`relocate`](crate::relocate) explains what is rewritten and undone.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -8,18 +7,16 @@ use super::{
     Skip, Window, changed, distance, hash, holds, holes, in_memory, listed, read, write_without,
 };
 
-/// The windows that may have been written in part when the journal was left.
 #[derive(Default)]
 pub(crate) struct Flight {
-    /// They, the last one first: two at most.
+    /// At most two, the last one first.
     windows: Vec<Flying>,
-    /// A record whose bytes were never completely written: its window was not begun.
+    /// A record whose bytes were not completely written: its window was not begun.
     unused: Option<(Window, Record)>,
-    /// A record whose bytes are partly overwritten by the next one's: its window is durable.
+    /// A record whose bytes the next one's partly overwrite: its window is durable.
     outdated: Option<(Window, Record)>,
     /// Windows of which no byte at the destination is missing, in flight or not.
     pub(crate) done: u64,
-    /// Windows that are durable at their destination.
     pub(crate) durable: u64,
     pub(crate) is_end: bool,
 }
@@ -30,7 +27,6 @@ struct Flying {
     copy: Option<Vec<u8>>,
 }
 
-/// Spans with what they may hold.
 type Possible = Vec<(Span, Vec<u8>)>;
 
 impl Flight {
@@ -86,8 +82,7 @@ impl Flight {
         Ok(flight)
     }
 
-    /// Whether each sector that the windows in flight read, and do not write, is what was read. What cannot
-    /// be read, or could not be once, may be anything.
+    /// Whether what windows in flight read, and do not write, is unchanged. Unreadable sectors do not count.
     pub(crate) fn is_read_intact(&self, disks: &mut Disks<'_>, skip: &Skip) -> bool {
         let (written, sources) = self.copied();
         let is_written = |span: Span| written.iter().any(|(written, _)| written.overlaps(span));
@@ -108,7 +103,6 @@ impl Flight {
         self.windows.iter().map(|one| one.window.written).collect()
     }
 
-    /// What the copies in the journal say that the windows write, both before and after, and what they read.
     fn copied(&self) -> (Possible, Possible) {
         let (mut written, mut sources) = (Vec::new(), Vec::new());
         for Flying { window, copy, .. } in &self.windows {
@@ -120,7 +114,6 @@ impl Flight {
         (written, sources)
     }
 
-    /// Writes what is in flight again, and makes it durable.
     pub(crate) fn redo(
         &self,
         disks: &mut Disks<'_>,
@@ -163,10 +156,9 @@ impl Flight {
         self.unused.map_or(Ok(()), |(window, record)| check_intact(disks, window.from, &record, skip))
     }
 
-    /// Puts what is on the disk now, beside the destination in its first and last physical sector, into the
-    /// `bytes` to be written there: others' data, which their owners may have written since. Where the
-    /// window's own part of the sector is neither what was there before nor what was written, a power cut has
-    /// torn the sector, and the journal's copy is all there is.
+    /// Puts what is on the disk now, beside the destination in its first and last physical sector, into
+    /// `bytes`: others' data, which may be newer. If the window's own part of the sector is neither old nor
+    /// new, a power cut has torn the sector, and the journal's copy is all there is.
     fn keep_beside(&self, disks: &mut Disks<'_>, journal: &Journal, window: Window, bytes: &mut [u8]) {
         let Window { to, written, .. } = window;
         if to == written {
@@ -190,7 +182,7 @@ impl Flight {
     }
 
     /// Restores what was there before the windows in flight, durably. Only what is needed is written: a
-    /// sector that cannot be written may be the reason for the rollback.
+    /// failing sector may be the reason for the rollback.
     pub(crate) fn undo(&self, disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<()> {
         let is_source = |span: Span| self.windows.iter().any(|one| one.window.from.overlaps(span));
         for Flying { window, copy, .. } in &self.windows {
@@ -226,7 +218,7 @@ fn sectors(span: Span) -> impl Iterator<Item = Span> {
     starts.filter_map(|at| Span::new(ByteOffset::new(at), ByteCount::new(SECTOR)))
 }
 
-/// Whether a sector, if it can be read, is what one of the spans that it is in may hold.
+/// Whether a readable sector is what one of the spans that it is in may hold.
 fn is_one_of(disks: &mut Disks<'_>, sector: Span, possible: &Possible) -> bool {
     let Ok(there) = read(disks, sector) else { return true };
     possible.iter().any(|(span, bytes)| {
@@ -235,8 +227,7 @@ fn is_one_of(disks: &mut Disks<'_>, sector: Span, possible: &Possible) -> bool {
     })
 }
 
-/// Checks that the bytes of a window at its source are what its record says. Those that cannot be read, now
-/// or before, may be anything.
+/// Checks a window's bytes at its source against its record. Bytes that were ever unreadable may be anything.
 fn check_intact(disks: &mut Disks<'_>, from: Span, record: &Record, skip: &Skip) -> Result<()> {
     match record.moved().filter(|_| !skip.touches(from)).map(|moved| holds(disks, from, moved)) {
         Some(Ok(false)) => Err(changed(from)),
@@ -245,7 +236,7 @@ fn check_intact(disks: &mut Disks<'_>, from: Span, record: &Record, skip: &Skip)
     }
 }
 
-/// Reads a direct window again. What cannot be read any more may be at its destination already.
+/// What cannot be read any more may be at its destination already.
 fn again(
     disks: &mut Disks<'_>,
     window: Window,

@@ -14,7 +14,7 @@ pub const LARGEST_PAYLOAD: usize = 1 << 20;
 /// The largest window.
 pub const LARGEST_WINDOW: u64 = 64 * MIB;
 const LARGEST_BLOCK: u64 = MIB;
-/// The largest disk: sums of a few offsets stay within 64 bits.
+/// Sums of a few offsets stay within 64 bits.
 const LARGEST_DISK: u64 = 1 << 62;
 
 /// A move of the bytes `from` to byte `to` of the same disk. The two may overlap.
@@ -34,7 +34,6 @@ impl Move {
         Span::new(self.to, self.from.len())
     }
 
-    /// The source and the destination.
     pub(crate) fn spans(self) -> impl Iterator<Item = Span> {
         [Some(self.from), self.destination()].into_iter().flatten()
     }
@@ -158,7 +157,6 @@ impl Job {
         traffic
     }
 
-    /// The physical sectors that `span` touches, as far as the disk has them.
     pub(crate) fn round_out(&self, span: Span) -> Span {
         round_out(self.blocks, self.size, span)
     }
@@ -182,7 +180,6 @@ pub(crate) fn round_out(blocks: Boundary, size: ByteCount, span: Span) -> Span {
     Span::new(start, len).unwrap_or(span)
 }
 
-/// Checks that every byte moves once, and that none is overwritten while it is needed.
 fn check_order(moves: &[Move]) -> Result<()> {
     let refuse = |other: Span| {
         let (from, to) = (other.start(), other.end());
@@ -204,7 +201,7 @@ fn check_order(moves: &[Move]) -> Result<()> {
     Ok(())
 }
 
-/// A payload, shorter than in hexadecimal digits.
+/// Shorter than in hexadecimal digits.
 mod base64 {
     use data_encoding::BASE64;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -218,7 +215,6 @@ mod base64 {
     }
 }
 
-/// How much longer a body is for this many bytes of payload.
 pub(crate) fn len_in_body(payload: usize) -> usize {
     payload.div_ceil(3).saturating_mul(4)
 }

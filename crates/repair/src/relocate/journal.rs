@@ -39,14 +39,12 @@ use record::{sealed, sealed_len, unsealed};
 
 const HASH: usize = 16;
 
-/// An XXH3 of 128 bits, which detects crashes and faults, not forgery. SHA-256 without special instructions
-/// is slower than a disk.
+/// XXH3 detects crashes and faults, not forgery. SHA-256 without special instructions is slower than a disk.
 pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
-/// The format that this version writes and reads.
 const FORMAT: u32 = 3;
-/// The length of a title: magic, format, length of the body, and two hashes.
+/// Magic, format, length of the body, and two hashes.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
 /// Records and marks are written twice: a sector that is lost later must not hide one.
 pub(crate) const COPIES: u64 = 2;
@@ -86,7 +84,6 @@ fn block_sizes() -> impl Iterator<Item = u64> {
     (9..=20).map(|shift| 1 << shift)
 }
 
-/// A count of bytes in memory; what does not fit cannot be allocated.
 pub(crate) fn in_memory(count: ByteCount) -> usize {
     usize::try_from(count.get()).unwrap_or(usize::MAX)
 }
@@ -96,7 +93,6 @@ pub(crate) fn in_memory(count: ByteCount) -> usize {
 struct Body {
     start: u64,
     len: u64,
-    /// Whether the journal is on the disk whose data move.
     is_inside: bool,
     job: Job,
 }
@@ -151,7 +147,6 @@ impl Layout {
         self.after_start(self.block * (1 + MARKS + self.list) + self.body + slot * self.slot)
     }
 
-    /// Where a slot has its record and the copy, and what it saves.
     fn records(self, slot: u64) -> [ByteOffset; 2] {
         [0, 1].map(|copy| ByteOffset::new(self.slot(slot).get() + copy * self.block))
     }
@@ -165,8 +160,7 @@ fn blocks(bytes: u64, block: u64) -> u64 {
     bytes.div_ceil(block) * block
 }
 
-/// The most bytes that a window of the job copies: two windows if it does not overlap its destination;
-/// otherwise it and the distance, rounded out.
+/// Two windows if one does not overlap its destination; otherwise it and the distance, rounded out.
 fn capacity(job: &Job) -> u64 {
     let (window, block) = (job.window.get(), job.blocks.size().get());
     let farthest = job.moves.iter().map(|one| one.from.start().get().abs_diff(one.to.get())).max();
@@ -196,7 +190,6 @@ pub fn journal_len_with(job: &Job, more: usize) -> Result<ByteCount> {
 }
 
 impl Journal {
-    /// Writes a new journal. There is none before it is complete and durable.
     pub(crate) fn create(disks: &mut Disks<'_>, place: Span, job: Job) -> Result<Self> {
         let device = disks.device_of_journal();
         let size = disks.get(Device::Data).size();
@@ -225,7 +218,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Reads the journal at `place`; `None` if there is none. Writes nothing.
     pub(crate) fn read(disks: &mut Disks<'_>, place: Span) -> Result<Option<Self>> {
         let device = disks.device_of_journal();
         let disk = Span::first(disks.get(device).size());
@@ -262,13 +254,11 @@ impl Journal {
         }
     }
 
-    /// The journal that a title belongs to: the first one, or the last one in a block of this size.
     fn of_title(disks: &mut Disks<'_>, place: Span, title: Title, last: Option<u64>) -> Result<Self> {
         let device = disks.device_of_journal();
         if title.body > LONGEST_BODY || sealed_len(title.body) > place.len().get() {
             return Err(RelocateError::damaged("its header is too long"));
         }
-        // The body begins a block after the first title, or ends where the last one begins.
         let (start, end, len) = (place.start().get(), place.end().get(), sealed_len(title.body));
         let bodies: Vec<(u64, u64)> = match last {
             None => block_sizes().map(|block| (block, start + block)).collect(),
@@ -298,7 +288,7 @@ impl Journal {
         Ok(Self { job, layout, device, name })
     }
 
-    /// The place that the journal with a title at `at` names as its own, if its body is intact.
+    /// As the title at `at` names it, if its body is intact.
     pub(crate) fn located(disks: &mut Disks<'_>, at: ByteOffset) -> Option<Span> {
         let device = disks.device_of_journal();
         let title = Title::read(disks, device, at).ok()?.filter(|title| title.body <= LONGEST_BODY)?;
@@ -332,13 +322,11 @@ impl Journal {
         usize::try_from(self.layout.block).unwrap_or(usize::MAX)
     }
 
-    /// The bytes that a record and its copy fill.
     pub(crate) fn lead(&self) -> usize {
         self.block() * usize::try_from(COPIES).unwrap_or(usize::MAX)
     }
 
-    /// Writes a record; `bytes` has room for it in its first [`lead`](Self::lead) bytes, before what it
-    /// describes. Does not flush.
+    /// `bytes` has room for the record in its first [`lead`](Self::lead) bytes. Does not flush.
     pub(crate) fn append(&self, disks: &mut Disks<'_>, record: &Record, bytes: &mut [u8]) -> Result<()> {
         let block = self.padded(&record.encode(self.name));
         for copy in bytes[..self.lead()].chunks_mut(self.block()) {
@@ -356,7 +344,6 @@ impl Journal {
         if found == bytes { Ok(()) } else { Err(RelocateError::Changed { at, len }) }
     }
 
-    /// Writes the record of the end, durably, and reads it back.
     pub(crate) fn end(&self, disks: &mut Disks<'_>, direction: Direction, count: u64) -> Result<()> {
         let record = Record { direction, number: count, kind: Kind::End };
         let mut both = vec![0; self.lead()];
@@ -365,7 +352,7 @@ impl Journal {
         self.confirm(disks, self.layout.slot(record.slot()), &both)
     }
 
-    /// The records of `direction`, the last one first. One whose bytes are not what it says has none.
+    /// The last one first. One whose bytes are not what it says has none.
     pub(crate) fn records(&self, disks: &mut Disks<'_>, direction: Direction) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut found = 0;
@@ -394,7 +381,7 @@ impl Journal {
         Ok(entries)
     }
 
-    /// The record in a slot: of two that differ, the later one. `None` if a crash has torn both.
+    /// Of two that differ, the later one. `None` if a crash has torn both.
     fn record(&self, disks: &mut Disks<'_>, slot: u64) -> Result<Option<Record>> {
         let copies = self.layout.records(slot);
         let found = self.decoded(disks, copies, |sector| Record::decode(sector, self.name))?;
@@ -404,7 +391,7 @@ impl Journal {
         Ok(found.into_iter().max_by_key(order))
     }
 
-    /// What a sector and its copy hold. An error if one of them cannot be read, and the other holds nothing.
+    /// An error if one of the two cannot be read, and the other holds nothing.
     fn decoded<T>(
         &self,
         disks: &mut Disks<'_>,
@@ -425,8 +412,7 @@ impl Journal {
         }
     }
 
-    /// Sets a mark, durably. A crash tears one copy at most while the other one is there: one that is missing
-    /// is written first, and one that is set is not written again.
+    /// A crash tears one copy of a mark at most: a missing one is written first, a set one not again.
     pub(crate) fn set(&self, disks: &mut Disks<'_>, mark: Mark, done: u64) -> Result<()> {
         let block = self.padded(&mark.encode(Some(done), self.name));
         let copies = self.layout.mark(mark).map(|at| {
@@ -443,7 +429,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The number of windows that a mark says had been moved; `None` if it is not set.
+    /// How many windows had been moved; `None` if it is not set.
     pub(crate) fn mark(&self, disks: &mut Disks<'_>, mark: Mark) -> Result<Option<u64>> {
         let copies = self.layout.mark(mark);
         let found = self.decoded(disks, copies, |sector| mark.decode(sector, self.name))?;
@@ -478,7 +464,6 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// The text of a [`Body`], for a journal at this place: its start and its length.
 fn encode_body((start, len): (u64, u64), is_inside: bool, job: &Job) -> Result<Vec<u8>> {
     let body = Body { start, len, is_inside, job: job.clone() };
     serde_json::to_vec(&body).map_err(|error| RelocateError::Job(error.to_string()))
@@ -495,7 +480,7 @@ pub fn is_title(sector: &[u8]) -> bool {
     sector.starts_with(MAGIC)
 }
 
-/// The name of a journal: the start and the length of its place, and the hash of its title.
+/// The start and the length of its place, and the hash of its title.
 type Name = [u8; NAME];
 const NAME: usize = 8 + 8 + HASH;
 
@@ -528,7 +513,6 @@ impl Title {
         Ok((hash(&text) == self.hash).then(|| serde_json::from_slice(&text).ok()).flatten())
     }
 
-    /// The title at `at`; `None` if there is none.
     fn read(disks: &mut Disks<'_>, device: Device, at: ByteOffset) -> Result<Option<Self>> {
         let mut sector = [0; SECTOR_LEN];
         disks.read(device, at, &mut sector)?;

@@ -1,9 +1,6 @@
-//! The states of a move, as types: what can be done in one is what its type can do.
-//!
-//! Besides: where the data are according to a journal, and a search for one whose place is not known. A title
-//! is found by how it begins, and believed only if the body that its hash belongs to names the place that the
-//! title is at. One intact title with its body is enough. What a crash may have left in two places, or torn,
-//! is said to be nowhere.
+//! The states of a move, as types with what can be done in each; where the data are; and a search for a journal. A
+//! title is believed only if the body that its hash belongs to names the title's place. One intact title with its
+//! body is enough. What a crash may have left in two places, or torn, has no certain place.
 
 use std::fmt;
 
@@ -191,7 +188,7 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
 }
 
 impl Held<'_> {
-    /// Writes what is in flight again, and then the windows that are left; returns whether that is complete.
+    /// True if that is complete.
     fn run(&mut self, flight: &Flight, sequence: &Sequence, kept: &[Span], watch: Watch<'_>) -> Result<bool> {
         let Self { disks, journal, skip } = self;
         flight.redo(disks, journal, skip, kept)?;
@@ -200,7 +197,7 @@ impl Held<'_> {
     }
 }
 
-/// Begins the rollback: undoes what is in flight. Returns the number of windows that are to go back.
+/// Returns the number of windows that are to go back.
 fn turn(disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<u64> {
     let flight = Flight::find(disks, journal, &Sequence::forward(&journal.job))?;
     let done = flight.durable;
@@ -294,7 +291,6 @@ pub fn named_within(mut disks: Disks<'_>, bytes: Span) -> Vec<Span> {
     named(&mut disks, bytes, &mut { MAX_TITLES })
 }
 
-/// The same. `left` counts the titles that are still followed.
 fn named(disks: &mut Disks<'_>, bytes: Span, left: &mut usize) -> Vec<Span> {
     let titles = titles(disks, bytes);
     let skipped = titles.len().saturating_sub(*left);
@@ -329,12 +325,11 @@ fn titles(disks: &mut Disks<'_>, span: Span) -> Vec<ByteOffset> {
 #[derive(Clone, Debug, Default)]
 pub struct Whereabouts {
     legs: Vec<Leg>,
-    /// What the windows in flight write: a crash may have torn it.
     flying: Vec<Span>,
     bad: Vec<Bad>,
 }
 
-/// How far a move is, by the old places.
+/// In old places.
 #[derive(Clone, Copy, Debug)]
 struct Leg {
     one: Move,

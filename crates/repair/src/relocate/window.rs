@@ -1,9 +1,7 @@
-//! The windows that moves are cut into, in the order in which they are written; and one of them on the disk:
-//! what is read for it, saved of it and written.
+//! The windows that moves are cut into, in the order of writing, and what of each is read, saved and written.
 //!
-//! The grid that cuts them lies on the physical sectors of the disk, counted at the destination. So a write
-//! covers whole physical sectors, but for the two ends of a move: there the rest of the sector is read first
-//! and written with it.
+//! The grid that cuts them lies on the physical sectors, counted at the destination, so a write covers whole ones,
+//! except at the two ends of a move: there the rest of the sector is read first and written with it.
 
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
@@ -16,21 +14,19 @@ use super::{
 pub(crate) struct Window {
     pub(crate) from: Span,
     pub(crate) to: Span,
-    /// `to`, and the rest of the physical sectors at its ends.
+    /// With the rest of the physical sectors at the ends of `to`.
     pub(crate) written: Span,
-    /// Whether the bytes at `from` stay intact for as long as the window may have to be written again, so
-    /// that the journal needs no copy.
+    /// The bytes at `from` stay intact while the window may have to be written again: no copy is needed.
     pub(crate) is_direct: bool,
 }
 
-/// The windows of several moves, one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub(crate) direction: Direction,
     size: ByteCount,
     pub(crate) blocks: Boundary,
     window: u64,
-    /// What is added to an offset so that the grid begins at zero.
+    /// Added to an offset, it lets the grid begin at zero.
     offset: u64,
     parts: Vec<Part>,
     pub(crate) count: u64,
@@ -40,9 +36,9 @@ pub(crate) struct Sequence {
 struct Part {
     from: Span,
     to: Span,
-    /// The number of its first window, and of its last one.
+    /// The numbers of its first and of its last window.
     windows: (u64, u64),
-    /// The cells of the grid that the destination touches, from the lowest to the highest.
+    /// Those that the destination touches, from the lowest to the highest.
     cells: (u64, u64),
 }
 
@@ -52,7 +48,6 @@ impl Sequence {
         Self::of(job, Direction::Forward, shifts)
     }
 
-    /// The way back when the first `done` windows of the job have been moved.
     pub(crate) fn back(job: &Job, done: u64) -> Self {
         let forward = Self::forward(job);
         let ends = forward.ends(done).rev();
@@ -74,19 +69,17 @@ impl Sequence {
         Self { direction, size: job.size, blocks: job.blocks, window, offset, parts, count }
     }
 
-    /// What the first `done` windows move, as one span for each move, and where to.
     pub(crate) fn sources(&self, done: u64) -> Vec<(Span, ByteOffset)> {
         let ends =
             self.ends(done).filter_map(|(one, other)| hull(one.from, other.from).zip(hull(one.to, other.to)));
         ends.map(|(from, to)| (from, to.start())).collect()
     }
 
-    /// What the first `done` windows write, as one span for each move.
     pub(crate) fn written(&self, done: u64) -> Vec<Span> {
         self.ends(done).filter_map(|(one, other)| hull(one.written, other.written)).collect()
     }
 
-    /// The first and the last one of the first `done` windows in each move. Those between are adjacent.
+    /// In each move. Those between are adjacent.
     fn ends(&self, done: u64) -> impl DoubleEndedIterator<Item = (Window, Window)> {
         self.parts.iter().filter(move |part| part.windows.0 < done).map(move |part| {
             let (first, last) = part.windows;
@@ -94,12 +87,10 @@ impl Sequence {
         })
     }
 
-    /// The number of bytes that the first `done` windows move.
     pub(crate) fn bytes(&self, done: u64) -> u64 {
         self.sources(done).iter().map(|(from, _)| from.len().get()).sum()
     }
 
-    /// The window with this number, which is below the count.
     pub(crate) fn window(&self, index: u64) -> Window {
         let mut window = self.bare(index);
         let intact = |from: Span, written: Span| !from.overlaps(written);
@@ -116,12 +107,10 @@ impl Sequence {
         window
     }
 
-    /// The window without what its neighbours decide.
     fn bare(&self, index: u64) -> Window {
         let part = self.parts.partition_point(|part| part.windows.0 <= index).saturating_sub(1);
         let Part { from, to, windows, cells } = self.parts[part];
-        // Upwards from the end and downwards from the start: the destination reaches only sources of this
-        // window and of those before.
+        // Upwards from the end, downwards from the start: only sources of this or earlier windows are overwritten.
         let within = index - windows.0;
         let cell = if to.start() > from.start() { cells.1 - within } else { cells.0 + within };
         let start = (cell * self.window).saturating_sub(self.offset).max(to.start().get());
@@ -135,17 +124,16 @@ impl Sequence {
     }
 }
 
-/// The span from the start of the one to the end of the other, whichever comes first.
+/// From the first start to the last end.
 pub(crate) fn hull(one: Span, other: Span) -> Option<Span> {
     let (start, end) = (one.start().min(other.start()), one.end().max(other.end()));
     Span::between(start, end)
 }
 
-/// What is read back at a time.
 const PIECE: usize = 1 << 20;
 
-/// What the journal has of a window that is copied are the bytes at `from` and those at `written`: as one
-/// span if they are adjacent or overlap, else one after the other.
+/// A copy in the journal has the bytes at `from` and those at `written`: as one span if they are adjacent or
+/// overlap, else one after the other.
 impl Window {
     fn hull(&self) -> Option<Span> {
         let (from, written) = (self.from, self.written);
@@ -157,29 +145,24 @@ impl Window {
         self.hull().map_or_else(|| vec![self.from, self.written], |hull| vec![hull])
     }
 
-    /// What is read before the window is written.
     pub(crate) fn read_first(&self) -> Vec<Span> {
         if self.is_direct { vec![self.from] } else { self.copied() }
     }
 
-    /// Where in the copy the bytes of the window begin.
     fn moved_at(&self) -> usize {
         self.hull().map_or(0, |hull| distance(hull.start(), self.from.start()))
     }
 
-    /// The bytes of the window in its copy.
     pub(crate) fn moved<'b>(&self, copy: &'b [u8]) -> &'b [u8] {
         &copy[self.moved_at()..][..in_memory(self.from.len())]
     }
 
-    /// What the window overwrites, in its copy.
     pub(crate) fn overwritten<'b>(&self, copy: &'b [u8]) -> &'b [u8] {
         let behind = in_memory(self.from.len());
         let at = self.hull().map_or(behind, |hull| distance(hull.start(), self.written.start()));
         &copy[at..][..in_memory(self.written.len())]
     }
 
-    /// What is to be written: the bytes of the window, and the rest of its first and last physical sector.
     pub(crate) fn content(&self, copy: &[u8]) -> Vec<u8> {
         let mut content = self.overwritten(copy).to_vec();
         let at = distance(self.written.start(), self.to.start());
@@ -195,7 +178,6 @@ impl Window {
         })
     }
 
-    /// What the record says of a window with this copy.
     pub(crate) fn kind(&self, copy: &[u8]) -> Kind {
         let (at, moved) = (self.moved_at(), self.moved(copy));
         let rest = hash_both(&copy[..at], &copy[at + moved.len()..]);
@@ -214,7 +196,7 @@ pub(crate) fn read(disks: &mut Disks<'_>, span: Span) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The holes at `from`, where they are if `from` is moved to `to`: whole physical sectors.
+/// Where they are if `from` is moved to `to`: whole physical sectors.
 pub(crate) fn holes(disks: &mut Disks<'_>, from: Span, to: Span, blocks: Boundary) -> Vec<Span> {
     let shifted = |hole: Span| {
         let hole = hole.common(from)?;
@@ -225,7 +207,6 @@ pub(crate) fn holes(disks: &mut Disks<'_>, from: Span, to: Span, blocks: Boundar
     disks.get(Device::Data).holes(from).into_iter().filter_map(shifted).collect()
 }
 
-/// Writes the bytes of `span`, and as holes those of them that lie in `holes` and are zeros.
 fn write_sparse(disks: &mut Disks<'_>, span: Span, bytes: &[u8], holes: &[Span]) -> Result<()> {
     let write = |disks: &mut Disks<'_>, at: usize, bytes: &[u8]| match bytes {
         [] => Ok(()),
@@ -247,7 +228,6 @@ fn write_sparse(disks: &mut Disks<'_>, span: Span, bytes: &[u8], holes: &[Span])
     write(disks, at, &bytes[at..])
 }
 
-/// Writes the bytes of `span`, but for what is in `kept`.
 pub(crate) fn write_without(
     disks: &mut Disks<'_>,
     span: Span,
@@ -266,13 +246,12 @@ pub(crate) fn write_without(
     Ok(())
 }
 
-/// Whether the medium has at `span` what has this hash.
 pub(crate) fn holds(disks: &mut Disks<'_>, span: Span, moved: Hash) -> Result<bool> {
     disks.get(Device::Data).drop_cache(span);
     is_cached(disks, &[span], moved)
 }
 
-/// The same, if the cache was dropped before.
+/// The cache must have been dropped before.
 pub(crate) fn is_cached(disks: &mut Disks<'_>, spans: &[Span], moved: Hash) -> Result<bool> {
     let mut hasher = Hasher::default();
     let longest = spans.iter().map(|span| in_memory(span.len())).max().unwrap_or(0);

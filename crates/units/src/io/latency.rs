@@ -67,7 +67,7 @@ impl Latency {
     pub fn record_many(&mut self, time: Nanos, count: u64) {
         if count > 0 {
             let nanos = time.get();
-            // The histogram resizes itself. It refuses a value only where 64 bits do not fit a pointer.
+            // A value is refused only where 64 bits do not fit a pointer.
             let _ = self.histogram.record_n(nanos, count);
             self.sum += u128::from(nanos) * u128::from(count);
             (self.min, self.max) = (self.min.min(nanos), self.max.max(nanos));

@@ -19,8 +19,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, each as likely (D. Lemire: Fast random integer generation in an interval, ACM
-    /// TOMACS 29, 2019); zero if `end` is zero.
+    /// A number below `end`, each as likely (D. Lemire, Fast random integer generation in an interval, 2019), or 0.
     pub fn below(&mut self, end: u64) -> u64 {
         loop {
             let product = u128::from(self.next()) * u128::from(end);

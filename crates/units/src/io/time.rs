@@ -9,8 +9,7 @@ use serde::{Serialize, Serializer};
 
 /// A moment, in nanoseconds since power-on.
 ///
-/// A sum ends at [`Time::NEVER`], some 584 years after power-on. There is no `-`: what goes back before power-on
-/// is `None`.
+/// A sum ends at [`Time::NEVER`], some 584 years after power-on. There is no `-`: before power-on is `None`.
 ///
 /// ```
 /// # use straddle_units::io::{Nanos, Time};

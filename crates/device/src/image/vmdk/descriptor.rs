@@ -5,7 +5,7 @@ use super::super::host::Host;
 
 const FIRST_LINE: &[u8] = b"# disk descriptorfile";
 
-/// At most this many extents are accepted: a disk of 32 TiB in extents of 2 GiB.
+/// A disk of 32 TiB in extents of 2 GiB.
 const MAX_EXTENTS: usize = 16384;
 
 const SECTOR: u64 = 512;
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Zero,
 }
 
-/// An extent line. Lengths and offsets are in bytes.
+/// Lengths and offsets in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) len: u64,
@@ -52,7 +52,6 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Reads at most `len` bytes, up to the first NUL.
     pub(super) fn read(host: &Host, at: u64, len: u64) -> Result<Self, ImageError> {
         let mut text = host.vec(at, len)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
@@ -94,13 +93,12 @@ impl Descriptor {
     }
 }
 
-/// The offset in the text, and what is wrong there.
 enum Wrong {
     Damaged(u64, String),
     Unsupported(u64, String),
 }
 
-/// Returns the value of a line `key=value` or `key = "value"`.
+/// `key=value` or `key = "value"`.
 fn value_of<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let (name, value) = line.split_at_checked(key.len())?;
     if !name.eq_ignore_ascii_case(key) {
@@ -110,7 +108,7 @@ fn value_of<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     Some(value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value))
 }
 
-/// Parses a line such as `RW 4192256 SPARSE "name" 0`; `None` for other lines. `at` is the line's offset.
+/// Such as `RW 4192256 SPARSE "name" 0`; `None` for other lines. `at` is the line's offset.
 fn extent(line: &[u8], at: u64) -> Result<Option<Extent>, Wrong> {
     let mut words = line.splitn(4, u8::is_ascii_whitespace);
     let Some(b"RW" | b"RDONLY" | b"NOACCESS") = words.next() else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! The limits of a stacked device, computed as the kernel does (`blk_stack_limits`, block/blk-settings.c):
-//! why it is misaligned (-1), and what it would show if the disks below reported the sectors that they are
-//! taken to have. Anything uncertain leaves the kernel's figure as it is.
+//! The limits of a stacked device, computed as the kernel does (`blk_stack_limits`, block/blk-settings.c): why it is
+//! misaligned (-1), and what it would show for the sectors that the disks are taken to have. Anything uncertain
+//! leaves the kernel's figure as it is.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::live::{LiveKind, MAX_DEPTH};
 use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{AlignmentOffset, Source, StackedOptimum, USUAL_PHYSICAL};
 
-/// With this a stacked device starts (`blk_set_stacking_limits`).
+/// `blk_set_stacking_limits`.
 const SECTOR: u64 = 512;
 
 /// The kernel keeps these figures in 32 bits.
@@ -31,7 +31,6 @@ struct Limits {
 }
 
 impl Limits {
-    /// Before any member is added. `chunk` is what md sets for a striped array.
     fn empty(chunk: u64) -> Self {
         let io_min = chunk.max(SECTOR);
         let (logical, physical) = (SECTOR, SECTOR);
@@ -42,13 +41,12 @@ impl Limits {
         Self::empty(entry.directory.number("md/chunk_size").unwrap_or(0))
     }
 
-    /// The distance from byte `start` to the next boundary (`queue_limit_alignment_offset`).
+    /// From byte `start` to the next boundary (`queue_limit_alignment_offset`).
     fn offset_at(&self, start: u64) -> u64 {
         let granularity = self.physical.max(self.io_min);
         (granularity + self.alignment_offset - start % granularity) % granularity
     }
 
-    /// Adds a member with the limits `below`, on which the data begins at byte `start`.
     fn stack_on(&mut self, below: &Self, start: u64) {
         self.is_misaligned |= below.is_misaligned;
         let alignment = below.offset_at(start);
@@ -76,7 +74,6 @@ impl Limits {
     }
 }
 
-/// If one figure is zero, the other.
 fn lcm_not_zero(a: u64, b: u64) -> u64 {
     if a == 0 || b == 0 {
         return a.max(b);
@@ -95,7 +92,6 @@ struct Member {
     cause: Option<StackedOptimum>,
 }
 
-/// Sectors that are larger than what the kernel shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Presumed {
     pub(crate) physical: ByteCount,
@@ -137,8 +133,8 @@ impl Machine {
         Some(Holder { name, logical, physical, offset })
     }
 
-    /// Returns what the kernel would show for `name` if all disks below reported the sectors that they are
-    /// taken to have, and loop devices passed them on. `None` where a device below is not known.
+    /// What the kernel would show for `name` with the sectors that all disks below are taken to have, passed
+    /// on by loop devices. `None` where a device below is not known.
     pub(crate) fn presumed(&self, name: &str) -> Option<Presumed> {
         let (limits, source) = self.presumed_limits(name, 0)?;
         let offset = match limits.is_misaligned {
@@ -154,7 +150,7 @@ impl Machine {
         let below = match self.kind(name, entry)? {
             LiveKind::Loop(file, offset) => match self.device_of_node(&file) {
                 Some(below) => vec![(below, offset.get())],
-                // Of a file it is known only that it begins on a sector, as of an image that is checked as a file.
+                // A file begins on a sector; no more is known.
                 None => {
                     let file =
                         Limits { physical: USUAL_PHYSICAL.get(), ..Limits::empty(USUAL_PHYSICAL.get()) };
@@ -201,8 +197,8 @@ impl Machine {
         Some((limits, topology.physical.source().clone()))
     }
 
-    /// Whether the offsets below disagree although the kernel shows `shown`: Linux 6.12 drops the -1 wherever
-    /// an offset remains (`blk_validate_limits`). True only where its computation gives exactly this offset.
+    /// Linux 6.12 drops the -1 wherever an offset remains (`blk_validate_limits`). True only if it computes exactly
+    /// `shown`.
     pub(crate) fn forgets_misalignment(&self, name: &str, shown: ByteCount) -> bool {
         let Some(entry) = self.devices.get(name) else { return false };
         self.members(name, entry, 0).is_some_and(|members| {
@@ -212,7 +208,7 @@ impl Machine {
         })
     }
 
-    /// Whether the I/O sizes are an array's: something below is striped, and no pool or cache is in between.
+    /// Something below is striped, and no pool or cache is in between.
     pub(crate) fn shows_array(&self, name: &str, depth: usize) -> bool {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return false };
         if let Some(disk) = &entry.disk {
@@ -237,7 +233,7 @@ impl Machine {
         }
     }
 
-    /// Returns the optimal I/O size that causes offset -1, and the offset without it, if all below agree.
+    /// The optimal I/O size that causes offset -1, and the offset without it, if all below agree.
     pub(crate) fn optimum_that_misaligns(
         &self,
         name: &str,
@@ -269,7 +265,6 @@ impl Machine {
         Some(self.describe(name, entry, entry.directory.sectors("size")?, &mut Vec::new()).0)
     }
 
-    /// `None` where they are not all known.
     fn members(&self, name: &str, entry: &Entry, depth: usize) -> Option<Vec<Member>> {
         let below = match self.kind(name, entry)? {
             LiveKind::Disk => {
@@ -305,7 +300,7 @@ impl Machine {
         }
     }
 
-    /// The disk of a device or partition, and where its byte `start` is on that.
+    /// The disk of a device or partition, and where byte `start` is on it.
     pub(super) fn disk_of<'a>(&'a self, name: &'a str, start: u64) -> Option<(&'a str, u64)> {
         let entry = self.devices.get(name)?;
         let Some(disk) = &entry.disk else { return Some((name, start)) };
@@ -319,7 +314,6 @@ impl Machine {
         let shown = evidence::alignment_offset(&directory.text("alignment_offset")?)?;
         let (cause, offset) = match shown {
             AlignmentOffset::Bytes(_) => (None, shown),
-            // The cause may be an optimal size below the member.
             AlignmentOffset::Misaligned => {
                 let (cause, offset) = self.optimum_that_misaligns(disk, depth + 1)?;
                 (Some(cause), offset)
@@ -346,7 +340,7 @@ fn stacked(mut limits: Limits, members: &[Member], change: impl Fn(Limits) -> Li
     limits
 }
 
-/// The path devices of an NVMe namespace: `nvme0n1` has `nvme0c0n1`, … (`nvme_mpath_set_disk_name`).
+/// `nvme0n1` has `nvme0c0n1`, … (`nvme_mpath_set_disk_name`).
 fn paths_of<'a>(name: &str, devices: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let split = |name: &str| {
         let (subsystem, namespace) = name.strip_prefix("nvme")?.split_once('n')?;

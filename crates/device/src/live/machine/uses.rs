@@ -1,8 +1,7 @@
 //! Uses of a device or a file: what stands on it, and users that do not claim it.
 //!
-//! A use is found whichever end the kernel reports it at, through any number of layers. The users of a whole
-//! disk count for its partitions, and those of a device below for the device above it, but not those of other
-//! partitions or volumes of the disk.
+//! A use is found whichever end the kernel reports it at, through any number of layers. Users of a whole disk count
+//! for its partitions, and those below for the device above, but not those of other partitions or volumes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -18,10 +17,9 @@ use crate::target::open_for_reading;
 
 const MAX_LISTED: usize = 64;
 
-/// The access mode in a file's flags (fcntl(2)). The `flags` of /proc/PID/fdinfo/FD are octal.
+/// fcntl(2). The `flags` of /proc/PID/fdinfo/FD are octal.
 const ACCESS: u32 = 0o3;
 
-/// A user that the kernel does not list as a holder.
 pub(super) struct Consumer {
     label: String,
     device: Option<String>,
@@ -49,7 +47,6 @@ impl Backing {
 struct Found {
     uses: Vec<String>,
     seen: BTreeSet<String>,
-    /// Other processes might have them open.
     watched: Vec<(FileId, String)>,
 }
 
@@ -58,14 +55,11 @@ enum Lower<'a> {
     File(&'a Backing),
 }
 
-/// How a device stands on the one below.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Link {
-    /// It is a partition.
     Disk,
-    /// It is a loop device or the like. The partitions below are other ways to the same bytes.
+    /// A loop device or the like: partitions below are other ways to the same bytes.
     Backing,
-    /// The one below is a member of an array, or below a mapping.
     Member,
 }
 
@@ -106,7 +100,6 @@ impl Machine {
         found.uses
     }
 
-    /// For the users of a whole disk, space that the partition table leaves free is in use.
     fn uses_of_whole_disk(&self, name: &str) -> Vec<String> {
         let mut found = Found::default();
         self.find_direct(name, None, &mut found);
@@ -164,7 +157,6 @@ impl Machine {
         self.consumers.iter().filter(move |consumer| consumer.backing == backing)
     }
 
-    /// Not of its partitions, and not of what stands on `but`.
     fn find_direct(&self, name: &str, but: Option<&str>, found: &mut Found) {
         let Some(entry) = self.devices.get(name) else { return };
         let used = self.usage(name, entry);
@@ -195,7 +187,7 @@ impl Machine {
         below
     }
 
-    /// Those of `other_ways` that loop devices use, which do not claim them.
+    /// Loop devices do not claim what they use.
     pub fn behind(&self, metadata: &Metadata) -> Vec<(FileId, PathBuf)> {
         let is_backing = |consumer: &&Consumer, id: FileId| match &consumer.backing {
             Backing::Device(device) => self.id_of(device).is_some_and(|(of, _)| of == id),
@@ -227,7 +219,6 @@ impl Machine {
         }
     }
 
-    /// Returns whether it was not yet listed.
     fn add_node(&self, name: &str, below: &mut Vec<(FileId, PathBuf)>) -> bool {
         self.id_of(name).is_some_and(|(id, node)| add(below, id, Path::new(&node)))
     }
@@ -237,7 +228,6 @@ impl Machine {
         self.devices.iter().filter(is_on).map(|(name, _)| name.as_str())
     }
 
-    /// What is directly below a device, which is itself `depth` layers down.
     fn lower(&self, name: &str, depth: usize) -> Vec<Lower<'_>> {
         let Some(entry) = self.devices.get(name).filter(|_| depth < MAX_DEPTH) else { return Vec::new() };
         let disk = entry.disk.iter().map(|disk| Lower::Device(Link::Disk, disk.clone()));
@@ -259,7 +249,6 @@ impl Machine {
         }
     }
 
-    /// The uses of the devices below, as far as they share bytes.
     fn find_below(&self, name: &str, depth: usize, found: &mut Found) {
         for lower in self.lower(name, depth) {
             let (link, device) = match lower {
@@ -293,7 +282,7 @@ impl Machine {
         Some((FileId::of_device(number), sysfs::node_of(name).display().to_string()))
     }
 
-    /// Finds other processes with a watched file or device open for writing, as far as /proc shows them.
+    /// As far as /proc shows them.
     fn find_open(&self, found: &mut Found) {
         if self.sysroot.is_some() || found.watched.is_empty() {
             return;
@@ -329,7 +318,7 @@ impl Machine {
 
     pub(super) fn find_consumers_of_all(&self, root: &Path) -> Vec<Consumer> {
         let mut consumers = Vec::new();
-        // A partition is neither a loop device nor any other consumer, and there may be very many.
+        // No partition is a consumer, and there may be very many.
         for (name, entry) in self.devices.iter().filter(|(_, entry)| entry.disk.is_none()) {
             let mut add = |label: String, backing: Option<Backing>| {
                 let device = Some(name.clone());
@@ -349,7 +338,6 @@ impl Machine {
         consumers
     }
 
-    /// The kernel knows a file that was renamed.
     fn asked_of_loop(&self, name: &str) -> Option<Backing> {
         let file = open_for_reading(&Path::new("/dev").join(name)).ok()?;
         let dev = self.devices.get(name)?.dev.as_deref()?;
@@ -388,7 +376,6 @@ impl Found {
     }
 }
 
-/// Returns whether it was not yet listed.
 fn add(list: &mut Vec<(FileId, PathBuf)>, id: FileId, path: &Path) -> bool {
     let is_new = !list.iter().any(|(listed, _)| *listed == id);
     if is_new {
@@ -401,7 +388,7 @@ fn id_of_path(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().filter(|metadata| metadata.ino() != 0).map(|metadata| FileId::of(&metadata))
 }
 
-/// Whether another thread of ours has just forked this process in order to start a program.
+/// A thread of ours has forked it to start a program.
 fn is_being_started_by_us(process: &Path) -> bool {
     let program = |process: &Path| id_of_path(&process.join("exe"));
     let own = format!("PPid:\t{}", std::process::id());
@@ -409,7 +396,7 @@ fn is_being_started_by_us(process: &Path) -> bool {
         && program(process).is_some_and(|of| Some(of) == program(Path::new("/proc/self")))
 }
 
-/// The watched files that a process has mapped writable, open or not (proc_pid_maps(5)).
+/// Open or not (proc_pid_maps(5)).
 fn mapped_for_writing(process: &Path, watched: &[(FileId, String)]) -> Vec<String> {
     let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
     let mut found = Vec::new();

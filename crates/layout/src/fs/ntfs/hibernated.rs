@@ -11,13 +11,12 @@ use crate::model::view::View;
 const ROOT: u64 = 5;
 /// The name of a directory's index, in UTF-16.
 const INDEX: &[u8] = b"$\0I\x003\x000\0";
-/// The file, as the index sorts it.
 const NAME: &[u8] = b"HIBERFIL.SYS";
-/// The marks of a file that Windows will resume from. It overwrites them when it has resumed.
+/// Overwritten when Windows has resumed.
 const MARKS: [&[u8]; 2] = [b"hibr", b"HIBR"];
 /// A shorter file means that a Windows elsewhere has the volume in memory (`NTFS_HIBERFILE_HEADER_SIZE`).
 const HEADER: u64 = 4096;
-/// The most blocks of the index that are looked at; a path through it has no more than a few.
+/// Blocks of the index; a path through it has no more than a few.
 const MOST_NODES: usize = 32;
 const BLOCKS: std::ops::RangeInclusive<u64> = 512..=64 * 1024;
 
@@ -27,11 +26,10 @@ mod root {
     pub(super) const HEADER: usize = 0x10;
 }
 
-/// Another block of an index: its magic, and the header of its entries.
 mod block {
     pub(super) const MAGIC: &[u8] = b"INDX";
     pub(super) const HEADER: usize = 0x18;
-    /// The unit in which blocks are counted that are smaller than a cluster.
+    /// Counts blocks that are smaller than a cluster.
     pub(super) const SMALL: u64 = 512;
 }
 
@@ -41,8 +39,8 @@ mod entries {
     pub(super) const END: usize = 4;
 }
 
-/// An entry of a directory's index (`struct NTFS_DE`). It begins with the reference to the file's record, and its last 64
-/// bits are the number of the block below.
+/// An entry of a directory's index (`struct NTFS_DE`): first the reference to the file's record, last, in 64 bits,
+/// the number of the block below.
 mod entry {
     pub(super) const LEN: usize = 8;
     pub(super) const FLAGS: usize = 0x0C;
@@ -61,7 +59,7 @@ pub(super) fn is_hibernated(view: &View<'_>, boot: &[u8]) -> bool {
     files.into_iter().any(|file| is_resumed_from(&mut table, file).unwrap_or(true))
 }
 
-/// Whether Windows would resume from this file, or has the volume in memory; `None` if unreadable.
+/// True also if another Windows has the volume in memory; `None` if unreadable.
 fn is_resumed_from(table: &mut FileTable<'_, '_>, file: u64) -> Option<bool> {
     let first = table.first_part(file, (attribute::DATA, &[]))?;
     let first = Attribute(&first);
@@ -84,7 +82,7 @@ fn is_resumed_from(table: &mut FileTable<'_, '_>, file: u64) -> Option<bool> {
     Some(MARKS.contains(&start.as_slice()))
 }
 
-/// Finds the records of the files with this name in the root directory: there may be several whose case differs.
+/// Several files may differ only in case.
 fn find(table: &mut FileTable<'_, '_>) -> Option<Vec<u64>> {
     let roots = table.parts(ROOT, (attribute::INDEX_ROOT, INDEX))?;
     let root = roots.iter().find_map(|bytes| Attribute(bytes).resident())?;
@@ -109,7 +107,6 @@ fn find(table: &mut FileTable<'_, '_>) -> Option<Vec<u64>> {
     Some(found)
 }
 
-/// Adds the records of entries with the name to `found`; returns the blocks below that may have more.
 fn look(node: &[u8], found: &mut Vec<u64>) -> Vec<u64> {
     let mut below = Vec::new();
     let bound = |at| usize::try_from(le32(node, at)).unwrap_or(usize::MAX);
@@ -135,7 +132,7 @@ fn look(node: &[u8], found: &mut Vec<u64>) -> Vec<u64> {
     }
 }
 
-/// How the name of an entry compares with that of the file. Only letters of ASCII have an upper case in it.
+/// Only letters of ASCII have an upper case in the file's name.
 fn by_name(entry: &[u8]) -> std::cmp::Ordering {
     let len = usize::from(byte(entry, entry::NAME_LEN)) * 2;
     let name = entry.get(entry::NAME_AT..).and_then(|rest| rest.get(..len)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The master file table: records, their attributes, and where these have their data. A record or a block whose
-//! update sequence does not match is not used, and of one volume no more than [`MAX_READ`] bytes are read.
+//! The master file table: records, their attributes, and where these have their data. A record or a block with a
+//! wrong update sequence is not used, and of one volume no more than [`MAX_READ`] bytes are read.
 
 use straddle_device::fields::{byte, has, le16, le32, le64};
 use straddle_units::ByteCount;
@@ -8,14 +8,13 @@ use super::super::{bytes, unit};
 use super::{CLUSTER_SECTORS, CLUSTER_SHIFTS_FROM, MAX_RECORD, MFT_CLUSTER, RECORD_SIZE, SECTOR_SIZE};
 use crate::model::view::View;
 
-/// The most bytes that are read of one volume. A directory of a million files is searched in seven blocks of 4 KiB.
+/// Of one volume. A directory of a million files is searched in seven blocks of 4 KiB.
 const MAX_READ: u64 = 256 * 1024;
-/// The longest attribute list that is read (`ATTR_LIST` of Windows has at most this).
+/// `ATTR_LIST` of Windows has at most this.
 const LONGEST_LIST: u64 = 64 * 1024;
 /// The lower 48 bits of a reference are the record's number (`struct MFT_REF`).
 const RECORD_NUMBER: u64 = 0xFFFF_FFFF_FFFF;
 
-/// A record of the table, and a block of an index.
 pub(super) mod record {
     /// `NTFS_FILE_SIGNATURE`.
     pub(in super::super) const MAGIC: &[u8] = b"FILE";
@@ -28,7 +27,7 @@ pub(super) mod record {
     pub(super) const ATTRIBUTES_AT: usize = 0x14;
 }
 
-/// An attribute: its type and length, 32 bits each, followed by the rest.
+/// Type and length, 32 bits each, then the rest.
 pub(super) mod attribute {
     /// `ATTR_LIST`: which records have the attributes that do not fit here.
     pub(in super::super) const LIST: u32 = 0x20;
@@ -50,44 +49,42 @@ pub(super) mod attribute {
     /// `res.data_size` and `res.data_off`.
     pub(super) const DATA_LEN: usize = 0x10;
     pub(super) const DATA_AT: usize = 0x14;
-    /// `nres.svcn`: the first cluster of the data that this part of the attribute has.
+    /// The first cluster of this part (`nres.svcn`).
     pub(super) const FIRST_CLUSTER: usize = 0x10;
     /// `nres.run_off`.
     pub(super) const RUNS_AT: usize = 0x20;
     /// `nres.data_size` and `nres.valid_size`: what follows the latter reads as zeros.
     pub(super) const SIZE: usize = 0x30;
     pub(super) const VALID: usize = 0x38;
-    /// The length of a resident attribute's header: no attribute is shorter.
+    /// Resident attributes have the shortest header.
     pub(super) const MIN_LEN: usize = 0x18;
 }
 
-/// An entry of an attribute list (`struct ATTR_LIST_ENTRY`), which begins with the type.
+/// `struct ATTR_LIST_ENTRY`, which begins with the type.
 mod listed {
     pub(super) const LEN: usize = 4;
     pub(super) const NAME_LEN: usize = 6;
     pub(super) const NAME_AT: usize = 7;
     pub(super) const RECORD: usize = 0x10;
-    /// The length of its fields without a name: no entry is shorter.
+    /// Without a name.
     pub(super) const MIN_LEN: usize = 0x1A;
 }
 
-/// Consecutive clusters of an attribute's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// The first one's number in the data.
     first: u64,
     count: u64,
-    /// Where they are on the volume; `None` for a hole, which reads as zeros.
+    /// `None` for a hole, which reads as zeros.
     place: Option<u64>,
 }
 
-/// An attribute, or a part of it: one record may not have room for all runs.
+/// One record may not have room for all runs: this may be a part.
 #[derive(Clone, Copy)]
 pub(super) struct Attribute<'r>(pub(super) &'r [u8]);
 
 pub(super) struct FileTable<'v, 'm> {
     view: &'v View<'m>,
-    /// The size of a cluster in bytes.
     pub(super) cluster: u64,
     record: usize,
     runs: Vec<Run>,
@@ -105,7 +102,6 @@ impl<'r> Attribute<'r> {
         self.kind() == kind && len == name.len() && (len == 0 || has(self.0, at, name))
     }
 
-    /// The data, if they are in the record.
     pub(super) fn resident(self) -> Option<&'r [u8]> {
         if byte(self.0, attribute::NON_RESIDENT) != 0 {
             return None;
@@ -114,7 +110,6 @@ impl<'r> Attribute<'r> {
         self.0.get(usize::from(le16(self.0, attribute::DATA_AT))..)?.get(..len)
     }
 
-    /// The runs of data outside the record, as far as they can be decoded.
     pub(super) fn runs(self) -> Vec<Run> {
         let mut runs = Vec::new();
         if byte(self.0, attribute::NON_RESIDENT) == 0 {
@@ -130,21 +125,20 @@ impl<'r> Attribute<'r> {
         runs
     }
 
-    /// The sizes of data outside the record, if this is their first part: of all, and of those that were written.
+    /// Of all non-resident data and of those written, if this is their first part.
     pub(super) fn sizes(self) -> Option<(u64, u64)> {
         let is_first =
             byte(self.0, attribute::NON_RESIDENT) != 0 && le64(self.0, attribute::FIRST_CLUSTER) == 0;
         is_first.then(|| (le64(self.0, attribute::SIZE), le64(self.0, attribute::VALID)))
     }
 
-    /// Whether its data are compressed or encrypted.
     pub(super) fn is_encoded(self) -> bool {
         le16(self.0, attribute::FLAGS) & attribute::ENCODED != 0
     }
 }
 
-/// Decodes the run at the start of `bytes`, whose first cluster is `first` of the data: the number of clusters, and their
-/// distance from the `place` of the run before. Returns it with the bytes after it.
+/// Decodes the run at the start of `bytes`: the number of clusters, and their distance from the `place` of the run
+/// before. Its first cluster is `first` of the data. Also returns the bytes after it.
 fn run<'b>(bytes: &'b [u8], first: u64, place: &mut u64) -> Option<(Run, &'b [u8])> {
     let (head, rest) = bytes.split_first()?;
     let (count, rest) = rest.split_at_checked(usize::from(head & 0xF))?;
@@ -153,7 +147,6 @@ fn run<'b>(bytes: &'b [u8], first: u64, place: &mut u64) -> Option<(Run, &'b [u8
     let run = if distance.is_empty() {
         Run { first, count, place: None }
     } else {
-        // Negative distances are sign-extended.
         let is_negative = distance.last().is_some_and(|last| *last >= 0x80);
         *place = place.wrapping_add(number(distance, if is_negative { u8::MAX } else { 0 })?);
         Run { first, count, place: Some(*place) }
@@ -161,7 +154,7 @@ fn run<'b>(bytes: &'b [u8], first: u64, place: &mut u64) -> Option<(Run, &'b [u8
     Some((run, rest))
 }
 
-/// A little-endian number of up to eight bytes, those that are missing being `fill`; `None` if it has none or more.
+/// A little-endian number of up to eight bytes, filled up with `fill`; `None` if it has none or more.
 fn number(bytes: &[u8], fill: u8) -> Option<u64> {
     let mut all = [fill; 8];
     all.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -181,7 +174,7 @@ pub(super) fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     })
 }
 
-/// Restores the bytes that the update sequence replaced; `None` for another magic, or a torn write.
+/// `None` for another magic, or a torn write.
 pub(super) fn restored(mut block: Vec<u8>, magic: &[u8]) -> Option<Vec<u8>> {
     let at = usize::from(le16(&block, record::FIX_AT));
     let count = usize::from(le16(&block, record::FIX_COUNT));
@@ -207,7 +200,6 @@ pub(super) fn cluster(boot: &[u8]) -> Option<ByteCount> {
 }
 
 impl<'v, 'm> FileTable<'v, 'm> {
-    /// Finds the table by its first record, which has its runs.
     pub(super) fn open(view: &'v View<'m>, boot: &[u8]) -> Option<Self> {
         let cluster = cluster(boot)?;
         let size = match byte(boot, RECORD_SIZE).cast_signed() {
@@ -215,20 +207,19 @@ impl<'v, 'm> FileTable<'v, 'm> {
             log => ByteCount::new(1_u64.checked_shl(u32::from(log.unsigned_abs()))?),
         };
         let size = unit(size.get()).filter(|size| size.get() <= MAX_RECORD)?;
-        // The records that every volume has are in one piece: `mkntfs` and Windows write them so.
+        // `mkntfs` and Windows write the records that every volume has in one piece.
         let first = Run { first: 0, count: MAX_RECORD, place: Some(le64(boot, MFT_CLUSTER)) };
         let record = usize::try_from(size.get()).ok()?;
         Some(Self { view, cluster: cluster.get(), record, runs: vec![first], left: MAX_READ })
     }
 
-    /// Reads the runs of the table itself, as far as there are any.
     pub(super) fn follow(&mut self) -> Option<()> {
         let first = self.record(0)?;
         let own: Vec<Run> = data_runs(&first).collect();
         if !own.is_empty() {
             self.runs = own;
         }
-        // The records that have further runs are where those before say.
+        // Further runs are in records that the previous ones place.
         for other in self.listed(&first, 0, (attribute::DATA, &[])).unwrap_or_default() {
             if let Some(record) = self.record(other) {
                 self.runs.extend(data_runs(&record));
@@ -245,8 +236,8 @@ impl<'v, 'm> FileTable<'v, 'm> {
         restored(record?, record::MAGIC)
     }
 
-    /// Returns the parts of the attributes with this type and name that the record has, and those that its list names.
-    /// `None` if not all can be read. Each part comes with its bytes.
+    /// The parts of the attributes with this type and name, from the record and those that its list names, each with
+    /// its bytes. `None` if not all can be read.
     pub(super) fn parts(&mut self, number: u64, (kind, name): (u32, &[u8])) -> Option<Vec<Vec<u8>>> {
         let record = self.record(number)?;
         let of = |record: &[u8]| -> Vec<Vec<u8>> {
@@ -259,7 +250,6 @@ impl<'v, 'm> FileTable<'v, 'm> {
         Some(parts)
     }
 
-    /// Returns the first part of the attribute with this type and name: with data in its record, or with the sizes.
     pub(super) fn first_part(&mut self, number: u64, of: (u32, &[u8])) -> Option<Vec<u8>> {
         let (kind, name) = of;
         let in_record = |record: &[u8]| {
@@ -270,11 +260,10 @@ impl<'v, 'm> FileTable<'v, 'm> {
         if let Some(first) = in_record(&record) {
             return Some(first);
         }
-        // A list is sorted, so that the first record is the right one.
+        // Lists are sorted: the first record is the right one.
         self.listed(&record, number, of)?.into_iter().find_map(|other| in_record(&self.record(other)?))
     }
 
-    /// Returns the other records that the list of `record` names; `None` if it cannot be read.
     fn listed(&mut self, record: &[u8], number: u64, (kind, name): (u32, &[u8])) -> Option<Vec<u64>> {
         let Some(list) = attributes(record).find(|one| one.kind() == attribute::LIST) else {
             return Some(Vec::new());
@@ -297,7 +286,6 @@ impl<'v, 'm> FileTable<'v, 'm> {
         Some(found)
     }
 
-    /// Reads the data of a list, which may be outside of its record.
     fn content(&mut self, list: Attribute<'_>) -> Option<Vec<u8>> {
         if let Some(data) = list.resident() {
             return Some(data.to_vec());
@@ -306,7 +294,6 @@ impl<'v, 'm> FileTable<'v, 'm> {
         self.mapped(&list.runs(), 0, usize::try_from(size).ok()?)
     }
 
-    /// Reads `len` bytes at byte `at` of the data that have these runs. Callers keep `len` small.
     pub(super) fn mapped(&mut self, runs: &[Run], at: u64, len: usize) -> Option<Vec<u8>> {
         let mut data = Vec::new();
         while data.len() < len {
@@ -330,7 +317,6 @@ impl<'v, 'm> FileTable<'v, 'm> {
     }
 }
 
-/// The runs of a record's data without a name.
 fn data_runs(record: &[u8]) -> impl Iterator<Item = Run> + '_ {
     attributes(record).filter(|one| one.is(attribute::DATA, &[])).flat_map(Attribute::runs)
 }

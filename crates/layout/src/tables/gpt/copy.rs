@@ -1,9 +1,8 @@
-//! One copy of a GUID partition table: a header and the array of entries that it points to.
+//! One copy of a GUID partition table: a header and its array of entries.
 //!
-//! A [`GptCopy`] exists only if every check has passed; otherwise the first failed check is a [`Flaw`] with its
-//! byte. Whatever the header claims, at most 64 KiB of the array are held at a time and at most
-//! [`MAX_PARTITIONS`] entries are kept. Fields are read by offset, not through a structure: entries may be larger
-//! than 128 bytes, headers larger than 92, and flaws name their byte.
+//! A [`GptCopy`] exists only if every check has passed; the first failed one is a [`Flaw`] with its byte. Whatever
+//! the header claims, at most 64 KiB of the array are held at a time and at most [`MAX_PARTITIONS`] entries are kept.
+//! Entries may be larger than 128 bytes, headers larger than 92.
 
 use straddle_device::fields::{array, le32, le64};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
@@ -12,7 +11,6 @@ use crate::MAX_PARTITIONS;
 use crate::reader::{Fault, Reader};
 use crate::tables::format::gpt::{ENTRY_BYTES, HEADER_BYTES, MAX_ARRAY_BYTES, SIGNATURE, header, header_crc};
 
-/// How many bytes of an array are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,26 +43,24 @@ pub(crate) enum Flaw {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
-    /// Start of the damaged structure: the header, or the array if the header is good.
+    /// Of the header, or of the array if the header is good.
     pub(crate) at: ByteOffset,
     pub(crate) flaw: Flaw,
-    /// Where the header places the other copy, if there is a header at all.
+    /// The header's other copy, if there is a header at all.
     pub(crate) other: Option<Lba>,
 }
 
 impl Broken {
-    /// Whether there is a header, damaged or not.
     pub(crate) fn is_announced(&self) -> bool {
         self.other.is_some()
     }
 
-    /// Whether the header is intact but records another position, as on a part of another disk.
+    /// Intact, but with another position recorded, as on a part of another disk.
     pub(crate) fn is_of_other_disk(&self) -> bool {
         matches!(self.flaw, Flaw::MyLba { .. })
     }
 }
 
-/// A header that passed its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) block: BlockSize,
@@ -74,13 +70,13 @@ pub(crate) struct Header {
     pub(crate) first_usable: Lba,
     pub(crate) last_usable: Lba,
     pub(crate) disk_guid: [u8; 16],
-    /// The bytes of the array of entries: entirely on the medium, at most [`MAX_ARRAY_BYTES`].
+    /// Entirely on the medium, at most [`MAX_ARRAY_BYTES`].
     pub(crate) array: Span,
     pub(crate) entry_size: u32,
     pub(crate) array_crc: u32,
 }
 
-/// An entry in use, as on disk. Bytes of an entry after its first 128 are undefined.
+/// Bytes after the first 128 are undefined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawEntry {
     pub(crate) number: u32,
@@ -90,13 +86,11 @@ pub(crate) struct RawEntry {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// The first [`MAX_PARTITIONS`] entries in use.
     pub(crate) used: Vec<RawEntry>,
     /// The first used entry that was left out.
     pub(crate) cut_at: Option<ByteOffset>,
 }
 
-/// A good copy.
 #[derive(Clone, Debug)]
 pub(crate) struct GptCopy {
     pub(crate) header: Header,
@@ -115,7 +109,6 @@ impl GptCopy {
 }
 
 impl Header {
-    /// Reads the header at `lba`, and nothing of its entries.
     pub(crate) fn read(reader: &Reader<'_>, block: BlockSize, lba: Lba) -> Result<Self, Broken> {
         let at = lba.to_bytes(block).unwrap_or(ByteOffset::new(u64::MAX));
         let unreadable = |fault| Broken { at, flaw: Flaw::Unreadable(fault), other: None };
@@ -130,7 +123,6 @@ impl Header {
         Self::check(&bytes, block, lba, at, reader).map_err(|flaw| Broken { at, flaw, other })
     }
 
-    /// Checks the header in `bytes`, one block long. A field is checked before those that depend on it.
     fn check(
         bytes: &[u8],
         block: BlockSize,
@@ -184,7 +176,6 @@ impl Header {
         })
     }
 
-    /// Whether `other`, the second copy, describes the same table.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
         self.disk_guid == other.disk_guid
             && (self.first_usable, self.last_usable) == (other.first_usable, other.last_usable)
@@ -192,7 +183,6 @@ impl Header {
             && self.array.len() == other.array.len()
     }
 
-    /// The bytes from the first usable block to the last, cut at 2^64.
     pub(crate) fn usable(&self) -> Option<Span> {
         let count = self.last_usable.checked_since(self.first_usable)?.get().checked_add(1)?;
         Span::of_blocks(self.first_usable, LbaCount::new(count), self.block)
@@ -200,7 +190,6 @@ impl Header {
 }
 
 impl Listing {
-    /// Reads the array in chunks of whole entries, and checks its CRC on the way.
     fn read(reader: &Reader<'_>, header: &Header) -> Result<Self, Flaw> {
         let mut listing = Self::default();
         let mut crc = crc32fast::Hasher::new();
@@ -222,7 +211,7 @@ impl Listing {
         }
     }
 
-    /// Keeps `entry` if it is in use, that is, if its type is not the zero GUID.
+    /// An entry is in use if its type is not the zero GUID.
     fn add(&mut self, number: u32, at: ByteOffset, entry: &[u8]) {
         if self.cut_at.is_some() || entry.starts_with(&[0; 16]) {
             return;
@@ -235,7 +224,6 @@ impl Listing {
     }
 }
 
-/// Passes `span` to `visit` in pieces of `piece` bytes, until `visit` returns false.
 fn each_chunk(
     reader: &Reader<'_>,
     span: Span,
@@ -256,8 +244,8 @@ fn each_chunk(
     Ok(())
 }
 
-/// Returns the first byte of `second`'s array that differs from `first`'s. If one array is the beginning of
-/// the other, this is the first byte beyond the shorter one. `None` if they are equal or cannot be read.
+/// Of `second`'s array. If one array is the beginning of the other, the first byte beyond the shorter one. `None` if
+/// they are equal or cannot be read.
 pub(crate) fn first_difference(reader: &Reader<'_>, first: &Header, second: &Header) -> Option<ByteOffset> {
     let common = Span::new(second.array.start(), first.array.len().min(second.array.len()))?;
     let mut mine = vec![0; CHUNK_BYTES];

@@ -8,16 +8,16 @@ use straddle_units::ByteCount;
 use super::text::{Event, Events, Value};
 use crate::volumes::sectors;
 
-/// The most volumes, segments and areas to keep. A text of 4 MiB as LVM writes it lists fewer.
+/// Volumes, segments and areas. A text of 4 MiB as LVM writes it lists fewer.
 const MAX_ITEMS: usize = 65_536;
 
-/// The deepest nesting of sections that is accepted; LVM's own is four deep.
+/// LVM's own sections are four deep.
 const MAX_NESTING: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// Its 32 characters, without the hyphens.
+    /// 32 characters, without the hyphens, as all UUIDs here.
     uuid: String,
     pub(super) extent_size: ByteCount,
     pub(super) physical: Vec<Physical>,
@@ -25,16 +25,13 @@ pub(super) struct Group {
     pub(super) physical_names: HashSet<String>,
     by_name: HashMap<String, usize>,
     pub(super) remarks: Vec<String>,
-    /// The approximate number of volumes, segments and areas that it lists.
     pub(super) items: usize,
 }
 
-/// One of its physical volumes.
 #[derive(Debug, Default)]
 pub(super) struct Physical {
-    /// The name by which areas refer to it, such as "pv0".
+    /// By which areas refer to it, such as "pv0".
     pub(super) name: String,
-    /// Its 32 characters, without the hyphens.
     uuid: String,
     /// In sectors.
     pub(super) pe_start: u64,
@@ -42,36 +39,34 @@ pub(super) struct Physical {
     pub(super) pe_count: u64,
 }
 
-/// One of its logical volumes, visible or a part of another.
+/// Visible or a part of another.
 #[derive(Debug, Default)]
 pub(super) struct Logical {
     pub(super) name: String,
-    /// Its 32 characters, without the hyphens.
     uuid: String,
     pub(super) is_visible: bool,
     pub(super) segments: Vec<Segment>,
 }
 
-/// A segment; counts are in extents, sizes in sectors.
+/// Counts are in extents, sizes in sectors.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) count: u64,
     pub(super) kind: String,
-    /// The number of stripes, images or mirrors, as in the text.
+    /// Stripes, images or mirrors, as in the text.
     pub(super) stripes: u64,
     pub(super) stripe_size: u64,
-    /// How many images of a RAID10 hold the same data.
+    /// Images of a RAID10 that hold the same data.
     pub(super) copies: Option<u64>,
-    /// Its stripes or images, in order.
     pub(super) areas: Vec<Area>,
-    /// The volume that holds its data one to one ("origin").
+    /// Holds the data one to one ("origin").
     pub(super) origin: Option<String>,
-    /// The volume that holds its data in an order of its own ("pool", "data", "cow_store", "thin_pool").
+    /// Holds the data in an order of its own ("pool", "data", "cow_store", "thin_pool").
     pub(super) store: Option<String>,
 }
 
-/// A part of a physical or logical volume, from the extent `start` on.
+/// From the extent `start` on.
 #[derive(Debug)]
 pub(super) struct Area {
     pub(super) name: String,
@@ -79,7 +74,7 @@ pub(super) struct Area {
 }
 
 impl Group {
-    /// Parses the text. What comes before a syntax error is kept, and the error is a remark.
+    /// What comes before a syntax error is kept; the error is a remark.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut group = Self::default();
         let mut path: Vec<&str> = Vec::new();
@@ -121,12 +116,12 @@ impl Group {
         Ok(group)
     }
 
-    /// The physical volume with this UUID, in the form that a PV header has.
+    /// In the form that a PV header has.
     pub(super) fn volume_with(&self, uuid: &[u8]) -> Option<&Physical> {
         self.physical.iter().find(|physical| physical.uuid.as_bytes() == uuid)
     }
 
-    /// The UUID of `logical` in device-mapper: the group's and its own; empty if one is not listed.
+    /// As in device-mapper: the group's and its own; empty if one is not listed.
     pub(super) fn uuid_of(&self, logical: &Logical) -> String {
         if self.uuid.is_empty() || logical.uuid.is_empty() {
             return String::new();
@@ -138,7 +133,6 @@ impl Group {
         self.logical.get(*self.by_name.get(name)?)
     }
 
-    /// Counts one more item; `false` if that exceeds the limit.
     fn has_room(&mut self) -> bool {
         self.items += 1;
         self.items <= MAX_ITEMS
@@ -226,12 +220,10 @@ impl Segment {
     }
 }
 
-/// A UUID in the form that device-mapper and the headers use.
 fn without_hyphens(id: &str) -> String {
     printable(id).chars().filter(|c| *c != '-').collect()
 }
 
-/// Areas in a list of name and extent pairs.
 fn pairs(list: &[Value<'_>]) -> Vec<Area> {
     let area = |pair: &[Value<'_>]| match pair {
         [Value::Text(name), Value::Number(start)] => Some(Area { name: (*name).to_owned(), start: *start }),
@@ -240,7 +232,7 @@ fn pairs(list: &[Value<'_>]) -> Vec<Area> {
     list.chunks(2).map_while(area).collect()
 }
 
-/// Areas of which the last of every `step` counts: RAID lists a metadata volume before each image.
+/// The last of every `step` counts: RAID lists a metadata volume before each image.
 fn images(list: &[Value<'_>], step: usize) -> Vec<Area> {
     let area = |names: &[Value<'_>]| match names.last() {
         Some(Value::Text(name)) => Some(Area { name: (*name).to_owned(), start: 0 }),

@@ -1,7 +1,7 @@
 //! Mapping a volume group's logical volumes to one of its physical volumes.
 //!
-//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that cyclic
-//! volumes cost no more than real ones. What is on another PV is not mapped.
+//! Names are resolved to a depth of [`MAX_DEPTH`], with [`STEPS_EACH`] steps per listed item, so that cycles cost no
+//! more than real volumes. What is on another PV is not mapped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -16,26 +16,24 @@ use super::stripes::{geometry, within};
 use crate::model::layer::{Facts, Lv, MAX_LAYERS, Segment as SegmentFacts};
 use crate::model::view::MAX_PIECES;
 
-/// The deepest nesting of volumes that is followed; a cache over a RAID with integrity is four deep.
+/// A cache over a RAID with integrity is four deep.
 const MAX_DEPTH: usize = 8;
 
-/// How many segments, areas and runs are visited per listed item. Each is visited twice, and again for each
-/// volume of which it is a part.
+/// Segments, areas and runs visited per listed item: each twice, and again for each volume of which it is a part.
 const STEPS_EACH: usize = 64;
 const LEAST_STEPS: usize = 4096;
 
-/// A run of bytes: its start in its segment or volume, its length, and its start on the physical volume.
+/// Start in its segment or volume, length, and start on the physical volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) on_pv: u64,
-    /// The striping of the run; `None` if it is contiguous.
     pub(super) every: Option<Every>,
 }
 
 impl Run {
-    /// The part of the run in the `len` bytes from `from` on. A striped run begins with a whole piece.
+    /// A striped run begins with a whole piece.
     fn part(self, from: u64, len: u64) -> Option<Self> {
         let before = from.saturating_sub(self.start);
         let (into, there) = match self.every {
@@ -51,28 +49,24 @@ impl Run {
         Some(Self { start: start - from, len, on_pv: self.on_pv.checked_add(there)?, every: self.every })
     }
 
-    /// The run in the form that a volume's space uses.
     fn spread(&self) -> Option<Spread> {
         let span = Span::new(ByteOffset::new(self.start), ByteCount::new(self.len))?;
         Some(Spread { span, offset: ByteOffset::new(self.on_pv), every: self.every })
     }
 
-    /// The run, `by` bytes further on in its segment or volume.
     fn shifted(self, by: u64) -> Option<Self> {
         Some(Self { start: self.start.checked_add(by)?, ..self })
     }
 }
 
-/// What to look for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// Runs of content, in the order of the volume's bytes.
+    /// In the order of the volume's bytes.
     Content,
     /// Everything that the volume occupies, in any order.
     Places,
 }
 
-/// Finds logical volumes on one physical volume.
 pub(super) struct Mapper<'g> {
     group: &'g Group,
     ours: &'g Physical,
@@ -88,8 +82,8 @@ impl<'g> Mapper<'g> {
         Self { group, ours, extent: group.extent_size.get(), steps, shown: RefCell::default() }
     }
 
-    /// Returns the logical volumes that have a part on this PV, in the order of the text, and after them the
-    /// hidden ones whose data no other volume shows: what a cache keeps, a second image on the same disk.
+    /// The logical volumes with a part on this PV, in the order of the text; then hidden ones whose data no other
+    /// volume shows: what a cache keeps, a second image on the same disk.
     pub(super) fn parts(&self) -> Vec<SubVolume> {
         let all = || self.group.logical.iter();
         let mut parts: Vec<SubVolume> =
@@ -113,7 +107,6 @@ impl<'g> Mapper<'g> {
             let places = merged(self.segment(segment, Wanted::Places, 0));
             let span = self.span(segment)?;
             is_here |= !places.is_empty();
-            // A thin volume has no place of its own, only its pool has.
             let first =
                 places.first().filter(|_| !is_thin(&segment.kind)).map(|run| ByteOffset::new(run.on_pv));
             stands = stands.or(first);
@@ -132,7 +125,7 @@ impl<'g> Mapper<'g> {
         let len = ByteCount::new(len.get());
         let store = logical.segments.first().filter(|segment| is_store(&segment.kind));
         let runs = match store {
-            // The store lies where the volume does that it is kept in, byte for byte.
+            // The store lies where its volume does, byte for byte.
             Some(segment) => self.store(segment),
             None => self.runs(logical, Wanted::Content, 0),
         };
@@ -150,14 +143,14 @@ impl<'g> Mapper<'g> {
         })
     }
 
-    /// Returns the runs in which a segment keeps its data; none if that is a pool with more in it.
+    /// None if that is a pool with more in it.
     fn store(&self, segment: &Segment) -> Vec<Run> {
         let store = segment.store.as_deref().filter(|_| !is_thin(&segment.kind));
         let store = store.and_then(|name| self.group.logical(name));
         store.map(|store| self.runs(store, Wanted::Content, 1)).unwrap_or_default()
     }
 
-    /// The name that LVM shows: a snapshot has the name of the volume that stores its changes.
+    /// A snapshot has the name of the volume that stores its changes.
     fn shown_name(&self, logical: &'g Logical) -> &'g str {
         let snapshot = logical.segments.first().filter(|segment| segment.kind == "snapshot");
         snapshot.and_then(|segment| segment.store.as_deref()).unwrap_or(&logical.name)
@@ -191,14 +184,12 @@ impl<'g> Mapper<'g> {
         Span::new(ByteOffset::new(start?), ByteCount::new(len?))
     }
 
-    /// Counts `steps`; `false` if the limit is exceeded.
     fn may(&self, steps: usize) -> bool {
         let left = self.steps.get().saturating_sub(steps);
         self.steps.set(left);
         left > 0
     }
 
-    /// Returns the runs of a logical volume, counted from its start.
     fn runs(&self, logical: &'g Logical, wanted: Wanted, depth: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         if wanted == Wanted::Content {
@@ -215,7 +206,6 @@ impl<'g> Mapper<'g> {
         runs
     }
 
-    /// Returns the runs of a segment, counted from its own start.
     fn segment(&self, segment: &Segment, wanted: Wanted, depth: usize) -> Vec<Run> {
         if depth >= MAX_DEPTH || !self.may(1) {
             return Vec::new();
@@ -226,7 +216,7 @@ impl<'g> Mapper<'g> {
         };
         if wanted == Wanted::Places {
             let areas = segment.areas.iter().flat_map(|area| self.area(area, segment, wanted, depth));
-            // A snapshot's origin is another volume, not a part of the snapshot.
+            // A snapshot's origin is not a part of it.
             let origin = if is_store(&segment.kind) { Vec::new() } else { named(&segment.origin) };
             return areas.chain(origin).chain(named(&segment.store)).collect();
         }
@@ -243,7 +233,6 @@ impl<'g> Mapper<'g> {
         }
     }
 
-    /// Returns the runs of a striped or RAID segment, counted from its own start.
     fn striped(&self, segment: &Segment, depth: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         let Some((geometry, span)) = geometry(segment).zip(self.span(segment)) else { return runs };
@@ -264,7 +253,6 @@ impl<'g> Mapper<'g> {
         runs
     }
 
-    /// Returns the runs of an area, counted from its own start.
     fn area(&self, area: &Area, segment: &Segment, wanted: Wanted, depth: usize) -> Vec<Run> {
         let Some(start) = area.start.checked_mul(self.extent).filter(|_| self.may(1)) else {
             return Vec::new();
@@ -290,19 +278,16 @@ impl<'g> Mapper<'g> {
     }
 }
 
-/// Whether a volume of this kind stores data of other volumes, in an order of its own.
 fn is_store(kind: &str) -> bool {
     matches!(kind, "thin-pool" | "vdo-pool" | "cache-pool" | "snapshot" | "thin" | "vdo")
 }
 
-/// Whether LVM gives this name to a hidden volume that holds data, and not what describes others.
 fn holds_data(name: &str) -> bool {
     const ENDINGS: [&str; 5] = ["_tdata", "_cdata", "_cvol", "_rimage_", "_mimage_"];
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Whether the blocks of a segment of this kind are in a pool, placed by the pool's own metadata.
 fn is_thin(kind: &str) -> bool {
     matches!(kind, "thin" | "vdo")
 }
@@ -321,7 +306,6 @@ fn space(len: ByteCount, runs: &[Run]) -> Space {
     Space { len, runs, ..Space::default() }
 }
 
-/// Sorts runs by position on the PV, and joins those that touch.
 fn merged(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_by_key(|run| run.on_pv);
     let mut merged: Vec<Run> = Vec::new();

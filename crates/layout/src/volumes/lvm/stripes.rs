@@ -1,5 +1,5 @@
-//! How striped and RAID segments distribute a volume over their areas. An unknown kind has no geometry. LVM's layout
-//! names are those of lib/metadata/segtype.h, their numbers those of `raid_types`, drivers/md/dm-raid.c.
+//! How striped and RAID segments distribute a volume over their areas. LVM's layout names are those of
+//! lib/metadata/segtype.h, their numbers those of `raid_types`, drivers/md/dm-raid.c.
 
 use straddle_device::live::table::raid_type;
 use straddle_device::live::{Geometry, Run as Spread};
@@ -9,13 +9,12 @@ use super::super::sectors;
 use super::group::Segment;
 use super::map::Run;
 
-/// The number of copies in LVM's RAID10, unless the segment records another.
+/// Of LVM's RAID10, unless the segment records another.
 const DEFAULT_COPIES: u64 = 2;
 
-/// The layout bits for one far copy: `setup_geo`, drivers/md/raid10.c.
+/// `setup_geo`, drivers/md/raid10.c.
 const ONE_FAR: u32 = 1 << 8;
 
-/// Returns how `segment` is distributed over its areas.
 pub(super) fn geometry(segment: &Segment) -> Option<Geometry> {
     let (level, layout) = match segment.kind.as_str() {
         "striped" => (0, 0),
@@ -30,10 +29,9 @@ pub(super) fn geometry(segment: &Segment) -> Option<Geometry> {
     Some(Geometry { level, layout, chunk, disks: u32::try_from(segment.areas.len()).ok()? })
 }
 
-/// Returns the part of `cell`, a run on a whole area counted from the area's byte 0, that is in `image`, a
-/// part of that area: from the first piece that begins in `image` on.
+/// The part of `cell`, a run on a whole area counted from its byte 0, that is in `image`, a part of that area, from
+/// the first piece that begins there on.
 pub(super) fn within(cell: &Spread, image: &Run) -> Option<Run> {
-    // An image that is striped itself is not followed.
     let every = cell.every.filter(|every| image.every.is_none() && every.step != ByteCount::ZERO)?;
     let (chunk, period, step) = (every.chunk.get(), every.period.get(), every.step.get());
     let before = image.start.saturating_sub(cell.offset.get()).div_ceil(step);

@@ -1,6 +1,6 @@
 //! A parser for LVM's metadata text (libdm/libdm-config.c): one pass, no recursion, bounded lists.
 
-/// Longer lists are cut: one stripe or image per value is more than LVM allows.
+/// LVM allows fewer stripes or images.
 const MAX_LIST: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,11 +8,10 @@ pub(super) enum Value<'a> {
     Number(u64),
     Text(&'a str),
     List(Vec<Value<'a>>),
-    /// A negative or fractional number, or one that exceeds 64 bits.
+    /// Negative, fractional, or larger than 64 bits.
     Other,
 }
 
-/// One element of the text, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event<'a> {
     /// `name {`
@@ -23,14 +22,13 @@ pub(super) enum Event<'a> {
     Close,
 }
 
-/// A syntax error: its byte in the text, and what was expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) at: usize,
     pub(super) expected: &'static str,
 }
 
-/// An iterator over the text's events. Callers stop at the first error.
+/// Callers stop at the first error.
 pub(super) struct Events<'a> {
     text: &'a str,
     at: usize,
@@ -49,7 +47,7 @@ impl<'a> Events<'a> {
         Err(SyntaxError { at: self.at, expected })
     }
 
-    /// Skips blanks, and comments up to the end of their line. Zero bytes count as blanks: they pad the text.
+    /// With comments, and zero bytes that pad the text.
     fn skip_blanks(&mut self) {
         loop {
             let rest = self.rest();
@@ -62,7 +60,6 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Skips `wanted` if it is next.
     fn take(&mut self, wanted: char) -> bool {
         let found = self.rest().starts_with(wanted);
         if found {
@@ -78,7 +75,6 @@ impl<'a> Events<'a> {
         word
     }
 
-    /// Parses a number, or a text in quotes.
     fn scalar(&mut self) -> Result<Value<'a>, SyntaxError> {
         let quote = self.rest().chars().next();
         if let Some(quote) = quote.filter(|c| matches!(c, '"' | '\'')) {

@@ -1,9 +1,8 @@
-//! Restoring a table: the marker over a table that another program has written, and a torn copy of a GPT.
+//! Restoring a table: the marker over another program's table, and a torn copy of a GPT.
 //!
-//! Invariants: what the steps overwrite is what the disk holds now, so that a backup of it is complete; and
-//! when all of them are written, the disk has the table whatever it had before. A copy of a GPT is torn only
-//! where the move writes, in one physical sector, and only if its checksums say so; and the other copy must
-//! be whole and one that the move leaves in its state.
+//! Invariants: the steps' old bytes are what the disk holds now, so that a backup is complete; after all steps, the
+//! disk has the table whatever it had before. A copy of a GPT is torn only where the move writes, in one physical
+//! sector, and only if its checksums say so; the other copy must be whole, and fit the move's state.
 
 use straddle_device::Medium;
 use straddle_layout::format::mbr;
@@ -16,8 +15,8 @@ use crate::plan::Format;
 use crate::realign::{Journal, Realign};
 use crate::relocate::State;
 
-/// The sectors of the GPT on the disk, with its protective MBR, that are in none of `places`: they are the
-/// same in all three tables. Without what moves and the journal, whatever a header says.
+/// The sectors of the GPT, with its protective MBR, that are in none of `places` and the same in all three
+/// tables. Without what moves and the journal, whatever a header says.
 pub(super) fn rest(
     disk: &dyn Medium,
     stack: &Stack,
@@ -55,14 +54,12 @@ pub(super) fn rest(
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// The one at the start of the disk, with the protective MBR.
     Primary,
     Backup,
 }
 
 impl Payload {
-    /// Whether what is the same in all three tables is on the disk, as far as it can be read. Of the first
-    /// sector only the entries count: a boot loader may have been installed.
+    /// Of the first sector only the entries count: a boot loader may have been installed.
     pub(in crate::realign) fn has_rest(&self, disk: &dyn Medium) -> bool {
         self.rest.iter().all(|Guard { at, was, .. }| {
             let skipped = if *at == 0 { mbr::ENTRIES_AT } else { 0 };
@@ -94,7 +91,7 @@ impl Payload {
         Ok(steps)
     }
 
-    /// Which copy byte `at` belongs to; `None` if to neither, or if the table is not a GPT.
+    /// `None` if the byte is in neither, or the table is not a GPT.
     fn side(&self, at: u64) -> Option<Side> {
         let (plan, block) = (&self.realign.plan, self.realign.plan.block());
         if plan.table.format != Format::Gpt {
@@ -140,7 +137,6 @@ impl Payload {
         let (mut side, mut physical) = (None, None);
         let tables = |place: &Place| vec![place.marked.clone(), place.old.clone(), place.new.clone()];
         let places = self.places.iter().map(|place| (place.at, tables(place)));
-        // Of the first sector only the entries count.
         let rest = self.rest.iter().filter(|rest| rest.at != 0);
         let rest = rest.map(|rest| (rest.at, vec![rest.was.clone()]));
         for (place, known) in places.chain(rest) {
@@ -151,7 +147,7 @@ impl Payload {
                     continue;
                 }
                 let at = place.saturating_add((index * UNIT) as u64);
-                // The first sector also has boot code, of which nothing says whether it is torn.
+                // The first sector also has boot code: nothing says whether that is torn.
                 let Some(found) = self.side(at).filter(|_| at != 0) else { return Ok(None) };
                 let block = self.realign.blocks.floor(ByteOffset::new(at));
                 let is_another =

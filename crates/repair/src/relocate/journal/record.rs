@@ -1,10 +1,8 @@
-//! Records, marks and bodies: sectors that begin with a magic and the journal's name, and have a hash of that
-//! and their contents. The rest of a sector is zeros. So no other program's bytes are taken for a part of a
-//! journal.
+//! Records, marks and bodies: sectors that begin with a magic and the journal's name, and have a hash of that and
+//! their contents. The rest is zeros. So no other program's bytes are taken for a part of a journal.
 //!
-//! The list has what could not be read. Each of its blocks has no entries first, and is written once after
-//! that, so that a torn one hides no other. It has a magic, the journal's name, a number of entries, the
-//! entries (where, how much, and where it was to go) and a hash.
+//! The list has what could not be read. Each block is empty at first, and written once after that, so that a torn one
+//! hides no other: magic, name, number of entries, entries (where, how much, and where to) and hash.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
@@ -36,38 +34,35 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(crate) len: u64,
-    /// Where those of the window begin, and how many they are.
+    /// Where the window's bytes begin, and how many they are.
     pub(crate) at: u64,
     pub(crate) moved: u64,
-    /// The hash of all others.
+    /// Of all other bytes.
     pub(crate) rest: Hash,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) direction: Direction,
-    /// The number of the window, or of all windows at the end.
+    /// The number of all windows at the end.
     pub(crate) number: u64,
     pub(crate) kind: Kind,
 }
 
-/// A record that was read, with the bytes that follow it if they match it.
+/// The bytes that follow a record are present if they match it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) record: Record,
     pub(crate) saved: Option<Vec<u8>>,
 }
 
-/// What is set once in the life of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The job is rolled back.
     Turned,
-    /// What was in flight at that time is undone.
     Undone,
 }
 
-/// The fields of a sector, in order. There are enough bytes in each.
+/// There are enough bytes for each field.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
@@ -82,7 +77,6 @@ impl Reader<'_> {
     }
 }
 
-/// The first `len` bytes of `sector`, if their hash follows.
 fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
     let (bytes, stored) = (sector.get(..len)?, sector.get(len..len + HASH)?);
     (hash(bytes)[..] == *stored).then_some(bytes)
@@ -92,13 +86,10 @@ fn checked(sector: &[u8], len: usize) -> Option<&[u8]> {
 const MARK: usize = 8 + NAME + 8 + 8;
 /// Magic, name, direction, kind, number, hash, 3 numbers, hash.
 const LENGTH: usize = 8 + NAME + 1 + 1 + 8 + HASH + 3 * 8 + HASH;
-/// Magic and name, before the text of a body.
 const LEAD: usize = 8 + NAME;
-/// The text of a body in a sector.
 const TEXT: usize = SECTOR_LEN - LEAD - HASH;
 
 impl Record {
-    /// Records alternate between two slots.
     pub(crate) fn slot(&self) -> u64 {
         if Fault::OneSlot.is_planted() { 0 } else { self.number & 1 }
     }
@@ -175,7 +166,6 @@ impl Record {
 impl Mark {
     pub(super) const ALL: [Self; 2] = [Self::Turned, Self::Undone];
 
-    /// The mark, set for this number of windows or not set.
     pub(super) fn encode(self, done: Option<u64>, name: Name) -> Vec<u8> {
         let mut bytes = MARKS[self as usize].to_vec();
         bytes.extend(name);
@@ -185,7 +175,7 @@ impl Mark {
         bytes
     }
 
-    /// The number of windows for which a mark is set; `None` in it if it is not set.
+    /// The inner `None`: it is not set.
     pub(super) fn decode(self, sector: &[u8], name: Name) -> Option<Option<u64>> {
         let mut reader = Reader(checked(sector, MARK)?);
         let is_ours = reader.take() == *MARKS[self as usize] && reader.take() == name;
@@ -194,12 +184,10 @@ impl Mark {
     }
 }
 
-/// The bytes that the text of a body fills.
 pub(super) fn sealed_len(text: u64) -> u64 {
     text.div_ceil(TEXT as u64).saturating_mul(SECTOR)
 }
 
-/// The sectors of the body of the journal with this name.
 pub(super) fn sealed(text: &[u8], name: Name) -> Vec<u8> {
     let mut sectors = Vec::new();
     for text in text.chunks(TEXT) {
@@ -214,14 +202,12 @@ pub(super) fn sealed(text: &[u8], name: Name) -> Vec<u8> {
     sectors
 }
 
-/// The text of `len` bytes in the sectors of a body.
 pub(super) fn unsealed(sectors: &[u8], len: usize) -> Vec<u8> {
     let sectors = sectors.chunks_exact(SECTOR_LEN);
     sectors.flat_map(|sector| &sector[LEAD..LEAD + TEXT]).take(len).copied().collect()
 }
 
-/// The place of the journal that this sector is a part of. Titles, what the windows save and lists that are
-/// not empty are not recognised.
+/// The journal that this sector is a part of. Titles, saved bytes and filled lists are not recognised.
 pub(crate) fn part_of(sector: &[u8]) -> Option<Span> {
     let magic = sector.first_chunk()?;
     let len = match magic {
@@ -237,24 +223,22 @@ pub(crate) fn part_of(sector: &[u8]) -> Option<Span> {
 }
 
 const LIST_MAGIC: &[u8; 8] = b"relobad1";
-/// The list has no more bytes, or two blocks.
+/// At most these bytes, or two blocks.
 const MAX_LIST: u64 = 4 << 20;
 const LIST_HEAD: usize = 8 + NAME + 8;
 const ENTRY: usize = 3 * 8;
 
-/// The blocks of the list: one for each window, within limits.
 pub(super) fn blocks(job: &Job) -> u64 {
     let most = (MAX_LIST / job.blocks.size().get()).clamp(2, 1024);
     (job.total().get() / job.window.get()).clamp(2, most)
 }
 
-/// Whether a sector begins a block of the list of the journal with this name.
 pub(super) fn is_of_list(sector: &[u8], name: Name) -> bool {
     sector.strip_prefix(LIST_MAGIC).is_some_and(|rest| rest.starts_with(&name))
 }
 
 impl Journal {
-    /// The entries of each block of the list; `None` if a crash has torn it, or something has overwritten it.
+    /// `None` for a block that is torn or overwritten.
     fn blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<Option<Vec<Bad>>>> {
         let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
         disks.read(self.device, self.layout.list(0), &mut bytes)?;
@@ -273,7 +257,7 @@ impl Journal {
         Ok(skip)
     }
 
-    /// Whether the list is whole: as blocks are written in order, each is there up to one without entries.
+    /// Blocks are written in order: each is there up to one without entries.
     pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool> {
         let mut blocks = self.blocks(disks)?.into_iter();
         Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))
@@ -284,7 +268,6 @@ impl Journal {
         Ok(blocks.filter(|(_, block)| block.is_none()).map(|(index, _)| index).collect())
     }
 
-    /// Writes that nothing is listed in `count` blocks from the one with this index on.
     pub(super) fn clear_blocks(&self, disks: &mut Disks<'_>, index: u64, count: u64) -> Result<()> {
         let block = self.padded(&self.encoded(&[]));
         let blocks = block.repeat(in_memory(ByteCount::new(count)));
@@ -304,7 +287,7 @@ impl Journal {
         bytes
     }
 
-    /// Lists what could not be read, durably. Returns whether there was room.
+    /// Durably. False if there was no room.
     pub(crate) fn list(&self, disks: &mut Disks<'_>, skip: &mut Skip, bad: &[Bad]) -> Result<bool> {
         let blocks = bad.chunks(((self.block() - LIST_HEAD - HASH) / ENTRY).max(1));
         if skip.next + blocks.len() as u64 > self.layout.list {

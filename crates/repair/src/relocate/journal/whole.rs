@@ -1,8 +1,8 @@
-//! What every crash leaves of a journal, what is repaired of it, and how it is removed.
+//! What every crash leaves of a journal, how it is repaired, and how it is removed.
 //!
-//! Invariants: before anything is done that the journal is needed for, each part of it is there: both titles
-//! and bodies, a record in each slot, both copies of each mark, and every block of the list. When it is
-//! removed, the titles go first, durably; and only what is a journal's is overwritten.
+//! Invariants: before the journal is needed, each part of it is there: both titles and bodies, a record in each slot,
+//! both copies of each mark, and every block of the list. Titles are removed first, durably, and only a journal's
+//! bytes.
 
 use straddle_units::ByteOffset;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Journal {
-    /// Refuses a journal of which a record, a mark or a block of the list is missing besides a title or body.
+    /// A missing record, mark or block of the list is refused if a title or a body is missing too.
     pub(super) fn check_whole(&self, disks: &mut Disks<'_>) -> Result<()> {
         let mut is_whole = self.is_list_whole(disks)?;
         for slot in [0, 1] {
@@ -25,14 +25,13 @@ impl Journal {
         if is_whole { Ok(()) } else { Err(overwritten()) }
     }
 
-    /// Replaces, durably, what a crash has torn or what else is missing, so that the next crash finds both
-    /// titles, and leaves something in one of the slots.
+    /// Replaces torn and missing parts, so that the next crash finds both titles and one of the slots.
     pub(crate) fn heal(&self, disks: &mut Disks<'_>) -> Result<()> {
         self.complete(disks)?;
         self.heal_records(disks)
     }
 
-    /// Writes both bodies and then both titles, durably, where they are not there yet, and reads them back.
+    /// Bodies before titles, durably, and read back.
     pub(super) fn complete(&self, disks: &mut Disks<'_>) -> Result<()> {
         let title = Title::of(&self.body(disks)?).encode();
         if name(self.layout.place, &title) != self.name {
@@ -42,7 +41,6 @@ impl Journal {
         self.put(disks, self.layout.titles(), &self.padded(&title))
     }
 
-    /// Writes the bytes, durably, to each of these places that does not have them.
     fn put(&self, disks: &mut Disks<'_>, places: [ByteOffset; 2], bytes: &[u8]) -> Result<()> {
         let mut missing = places.to_vec();
         missing.retain(|at| !self.has(disks, *at, bytes));
@@ -55,13 +53,11 @@ impl Journal {
         missing.into_iter().try_for_each(|at| self.confirm(disks, at, bytes))
     }
 
-    /// Whether these bytes can be read at byte `at`.
     fn has(&self, disks: &mut Disks<'_>, at: ByteOffset, bytes: &[u8]) -> bool {
         let mut found = vec![0; bytes.len()];
         disks.read(self.device, at, &mut found).is_ok() && found == bytes
     }
 
-    /// Replaces, durably, records and blocks of the list that a crash has torn.
     fn heal_records(&self, disks: &mut Disks<'_>) -> Result<()> {
         let mut is_whole = true;
         for slot in [0, 1] {
@@ -77,7 +73,6 @@ impl Journal {
         if is_whole { Ok(()) } else { disks.flush() }
     }
 
-    /// The body, in the sectors of its blocks.
     fn padded_body(&self, disks: &Disks<'_>) -> Result<Vec<u8>> {
         let mut body = sealed(&self.body(disks)?, self.name);
         body.resize(usize::try_from(self.layout.body).unwrap_or(usize::MAX), 0);
@@ -89,7 +84,6 @@ impl Journal {
         encode_body((place.start().get(), place.len().get()), disks.is_one(), &self.job)
     }
 
-    /// Writes that nothing is recorded, marked or listed.
     pub(super) fn clear(&self, disks: &mut Disks<'_>) -> Result<()> {
         for mark in Mark::ALL {
             let block = self.padded(&mark.encode(None, self.name));
@@ -101,7 +95,6 @@ impl Journal {
         [0, 1].into_iter().try_for_each(|slot| self.start(disks, slot))
     }
 
-    /// Writes to a slot that it has no record.
     fn start(&self, disks: &mut Disks<'_>, slot: u64) -> Result<()> {
         let record = Record { direction: Direction::Forward, number: slot, kind: Kind::Start };
         let block = self.padded(&record.encode(self.name));
@@ -109,7 +102,7 @@ impl Journal {
         disks.write(self.device, self.layout.slot(slot), &both)
     }
 
-    /// Removes the journal: the titles first, durably. What the windows left in the slots stays.
+    /// What the windows left in the slots stays.
     pub(crate) fn erase(&self, disks: &mut Disks<'_>) -> Result<()> {
         if Fault::EraseRecordsFirst.is_planted() {
             self.clear(disks)?;
@@ -131,12 +124,11 @@ impl Journal {
         self.erase_blocks(disks, &blocks)
     }
 
-    /// Removes the titles, durably: what is left counts for nothing.
     pub(crate) fn erase_titles(&self, disks: &mut Disks<'_>) -> Result<()> {
         self.erase_blocks(disks, &self.layout.titles())
     }
 
-    /// Removes blocks, durably, if they are this journal's: a partition may have been put over it.
+    /// Durably, if they are this journal's: a partition may have been put over it.
     fn erase_blocks(&self, disks: &mut Disks<'_>, blocks: &[ByteOffset]) -> Result<()> {
         for at in blocks {
             let mut block = self.padded(&[]);
@@ -152,7 +144,6 @@ impl Journal {
         disks.flush()
     }
 
-    /// Whether a sector is a record, a mark or a part of the list of this journal.
     fn is_own(&self, sector: &[u8]) -> bool {
         Mark::ALL.iter().any(|mark| mark.decode(sector, self.name).is_some())
             || Record::decode(sector, self.name).is_some()
