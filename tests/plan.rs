@@ -114,7 +114,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     }
     fs::write(dir.join("p.json.undo"), "mine").unwrap();
     let said = ends(&dir, 4, &["apply", "p.json", "--write", "disk.img"]);
-    assert!(said.contains("nothing was written: p.json.undo exists"), "{said}");
+    assert!(said.contains("nothing was written, because p.json.undo exists"), "{said}");
     assert!(bytes() == before && fs::read(dir.join("p.json.undo")).unwrap() == b"mine");
 }
 

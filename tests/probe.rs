@@ -249,5 +249,5 @@ fn what_is_no_shared_probe_is_a_usage_error() {
         assert!(run.code == 2 && run.err.contains("straddle probe --share"), "{bad}: {}", run.err);
     }
     let run = straddle(&["probe", name, "--used", "--share", "-"]);
-    assert!(run.code == 2 && run.err.contains("--share needs a drive"), "{}", run.err);
+    assert!(run.code == 2 && run.err.contains("--share requires a drive"), "{}", run.err);
 }

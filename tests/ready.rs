@@ -223,7 +223,7 @@ fn messages_say_what_is_meant() {
     let cases: [(&[&str], i32, &str); 13] = [
         (&["check", "--time-limit", "0", "disk.img"], 2, "must be a whole number of seconds, at least 1"),
         (&["check", "--cost", "wd10ears", "disk.img"], 1, "on wd10ears: random 4 KiB writes take"),
-        (&["check", "--cost", "nothing", "disk.img"], 2, "no file has that name either"),
+        (&["check", "--cost", "nothing", "disk.img"], 2, "there is also no file of that name"),
         (
             &["check", "--measured", "text.txt", "disk.img"],
             2,

@@ -42,7 +42,7 @@ fn the_lab_is_another_program_and_may_be_missing() {
         let said = String::from_utf8(missing.stderr).unwrap();
         assert_eq!(missing.status.code(), Some(2), "{line:?}: {said}");
         assert!(
-            said.starts_with("straddle: straddle-lab, which runs this command, is not installed"),
+            said.starts_with("straddle: straddle-lab, which runs this command, is neither installed"),
             "{said}"
         );
         assert_eq!(said.lines().count(), 1, "{said}");

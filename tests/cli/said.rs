@@ -56,7 +56,7 @@ fn a_folder_stands_for_the_images_below_it() {
     let folder = dir.path().to_str().unwrap();
     let empty = straddle(&["check", folder]);
     assert!(
-        empty.code == 3 && empty.err.contains("no file in this directory has the extension of an image"),
+        empty.code == 3 && empty.err.contains("no file in this directory has the extension of a disk image"),
         "{}",
         empty.err
     );
