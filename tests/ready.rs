@@ -197,7 +197,7 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_read() {
         assert_eq!((word(target, "status").as_str(), one.status.code()), ("not_judged", Some(3)), "{target}");
     }
     let notes = target["notes"].to_string();
-    assert!(notes.contains("not read (") && notes.contains("; run as root)"), "{notes}");
+    assert!(notes.contains("the disk was not read (") && notes.contains("; run as root)"), "{notes}");
     let disk = disk.to_str().unwrap();
     for words in [&["plan", disk, "--table", "gpt", "--part", "rest"][..], &["realign", disk]] {
         let refused = nobody(words);

@@ -70,7 +70,7 @@ impl Store {
     ) -> Result<Part, FetchError> {
         let path = Path::parse(key).ok().filter(|path| path.as_ref() == key);
         let invalid = || FetchError::Store {
-            what: "keys with empty parts, '.' or '..' between slashes are not supported".to_owned(),
+            what: "a key with an empty part, '.' or '..' between slashes is not supported".to_owned(),
             hint: None,
         };
         let path = path.ok_or_else(invalid)?;

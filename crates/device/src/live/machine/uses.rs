@@ -129,7 +129,7 @@ impl Machine {
                 continue;
             }
             found.tell(match but {
-                None => format!("it is the backing file of {}", consumer.label),
+                None => format!("the file is the backing file of {}", consumer.label),
                 Some(_) => format!("the file below it also backs {}", consumer.label),
             });
             if let Some(device) = &consumer.device {
@@ -141,7 +141,11 @@ impl Machine {
             swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id)
         });
         if is_swap {
-            found.tell(if but.is_none() { "it is a swap file" } else { "the file below it is a swap file" });
+            found.tell(if but.is_none() {
+                "the file is a swap file"
+            } else {
+                "the file below it is a swap file"
+            });
         }
     }
 
@@ -172,7 +176,7 @@ impl Machine {
             found.tell(format!("{name} is mounted at {}", mount.point.display()));
         }
         if used.is_swap {
-            found.tell(format!("{name} is swap"));
+            found.tell(format!("{name} is used as swap space"));
         }
         for above in entry.above.iter().filter(|above| but != Some(above.as_str())) {
             if self.devices.get(above).is_none_or(|above| above.disk.is_none()) {
@@ -340,7 +344,10 @@ impl Machine {
                 add(format!("/dev/{name}"), asked.or_else(|| self.backing(Path::new(&file))));
             }
             if let Some(file) = entry.directory.text("backing_dev").filter(|file| file.starts_with('/')) {
-                add(format!("/dev/{name}, which writes back to it"), self.backing(Path::new(&file)));
+                add(
+                    format!("/dev/{name}, which writes back to this file or device"),
+                    self.backing(Path::new(&file)),
+                );
             }
         }
         for (label, file) in exported(&root.join("sys/kernel/config")) {
