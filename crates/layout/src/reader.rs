@@ -19,7 +19,7 @@ const HEAD_BYTES: u64 = 12 * 1024;
 /// Why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("past the end of the disk")]
+    #[error("the position is past the end of the disk")]
     PastEnd,
     #[error("{0}")]
     Unreadable(String),
