@@ -376,14 +376,14 @@ fn a_killed_copy_is_made_again() {
         let _ = child.kill();
         child.wait().unwrap();
         let (_, resumed) = straddle(folder, &["resume", "new.img"]);
-        if resumed.contains("a copy to it is unfinished") {
+        if resumed.contains("a copy to this disk is unfinished") {
             unfinished += 1;
             let (status, text) = straddle(folder, &["plan", "new.img", "--add", "1MiB"]);
             assert!(status == 4 && text.contains("is unfinished"), "{text}");
             let (status, text) = straddle(folder, &["check", "new.img"]);
             let words: Vec<&str> = text.split_whitespace().collect();
             let text = words.join(" ");
-            assert!(status == 1 && text.contains("a copy to this disk is unfinished"), "{text}");
+            assert!(status == 1 && text.contains("a copy to it is unfinished"), "{text}");
             assert!(
                 text.contains("straddle apply PLAN --from SOURCE --write new.img")
                     && !text.contains("resume"),

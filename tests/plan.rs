@@ -105,7 +105,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "is not a raw image"),
         (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
         (2, &["apply", "disk.img", "--write", "disk.img"], "not a plan"),
-        (3, &["undo", "p.json", "--write", "disk.img"], "not a usable backup"),
+        (3, &["undo", "p.json", "--write", "disk.img"], "cannot be used as a backup"),
     ];
     for (code, arguments, expected) in cases {
         let said = ends(&dir, code, arguments);
@@ -460,7 +460,7 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
             assert_eq!(listed("left"), ["0"], "{said}");
         }
         assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\n"), "{said}");
-        assert!(said.contains("lose data written") && said.contains("written 4\nleft 0"), "{said}");
+        assert!(said.contains("lose data that was written") && said.contains("written 4\nleft 0"), "{said}");
     }
 }
 
@@ -561,7 +561,7 @@ fn what_was_written_since_is_not_undone() {
         assert_eq!(refused.status.code(), Some(4), "{after}: {transcript}");
         assert!(
             transcript.contains("partition 1 ") && transcript.contains("--force")
-                || transcript.contains("it has been changed since"),
+                || transcript.contains("so it was changed later"),
             "{after}: {transcript}"
         );
         assert!(Contents::of(&target) == present, "{after}: written to");

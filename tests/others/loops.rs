@@ -337,7 +337,7 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
         ("apply", 4, &["nothing was written", "vda1", behind]),
         ("below", 4, &["vda", behind]),
         ("free", 4, &["vda", behind]),
-        ("open", 4, &["nothing was written", "one of its partitions is open", "BLKRRPART"]),
+        ("open", 4, &["nothing was written", "a partition of the disk is open", "BLKRRPART"]),
         ("locked", 4, &["vda", "in use", "locked"]),
         ("held", 4, &["vda", "in use", "open for writing"]),
         ("disturbed", 4, &["/dev/vda"]),

@@ -58,10 +58,10 @@ impl Grain {
         let largest = ByteCount::new(size.get() / LARGEST_SHARE);
         for Candidate { name, boundary, source, at_end } in candidates(topology, asked) {
             let left_out = match grain.start.meet(boundary) {
-                None => Some("it has no common multiple with the boundaries above".to_owned()),
+                None => Some("this size has no common multiple with the boundaries above".to_owned()),
                 Some(met) if met != grain.start && met.size() >= largest => Some(format!(
-                    "its common multiple with the boundaries above is {} ({} bytes), at least a quarter of \
-                     the disk",
+                    "the common multiple with the boundaries above is {} ({} bytes), which is at least a \
+                     quarter of the disk",
                     met.size(),
                     met.size().get()
                 )),
@@ -80,7 +80,7 @@ impl Grain {
                 size: ByteCount::ZERO,
                 source: topology.alignment_offset.source().to_string(),
                 left_out: Some(
-                    "the kernel reports -1: no start is aligned on all underlying devices".to_owned(),
+                    "the kernel reports -1, because no start is aligned on all underlying devices".to_owned(),
                 ),
             });
         }
@@ -89,7 +89,7 @@ impl Grain {
                 name: "optimal I/O size".to_owned(),
                 size: figure.value(),
                 source: figure.source().to_string(),
-                left_out: Some(format!("it is impossible: {why}")),
+                left_out: Some(format!("this size is impossible: {why}")),
             });
         }
         grain
@@ -117,7 +117,7 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let usual = topology.boundary_of(USUAL_PHYSICAL).map(|boundary| Candidate {
         name: "usual physical sector",
         boundary,
-        source: "most disks have it, and this one may hide it".to_owned(),
+        source: "most disks have this physical sector, and this disk may hide it".to_owned(),
         at_end: true,
     });
     // After the boundaries that are more than advice, before those that are advice.
@@ -201,7 +201,10 @@ mod tests {
         // Atomic writes count from byte 0; the physical sectors of this drive do not.
         let grain = grain("physical=4096,offset=3584,atomic=16KiB", 100 * GIB);
         let atomic = grain.considered.iter().find(|c| c.name == ATOMIC_UNIT).unwrap();
-        assert_eq!(atomic.left_out.as_deref(), Some("it has no common multiple with the boundaries above"));
+        assert_eq!(
+            atomic.left_out.as_deref(),
+            Some("this size has no common multiple with the boundaries above")
+        );
         assert_eq!((grain.start.size().get(), grain.start.phase().get()), (MIB, 3584));
     }
 

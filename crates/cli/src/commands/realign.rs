@@ -219,7 +219,8 @@ pub(super) fn opened(arguments: &RealignArguments) -> Options {
 /// Says that there is nothing to do. Nothing is saved or prepared.
 fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit> {
     let staying = realign::staying(situation).unwrap_or_default();
-    let notes = staying.into_iter().map(|(number, why)| format!("partition {number} is not moved: {why}"));
+    let notes =
+        staying.into_iter().map(|(number, why)| format!("partition {number} is not moved, because {why}"));
     let notes: Vec<String> = notes.collect();
     if is_json {
         let straddle = env!("CARGO_PKG_VERSION");
