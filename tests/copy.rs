@@ -383,7 +383,7 @@ fn a_killed_copy_is_made_again() {
             let (status, text) = straddle(folder, &["check", "new.img"]);
             let words: Vec<&str> = text.split_whitespace().collect();
             let text = words.join(" ");
-            assert!(status == 1 && text.contains("a copy to it is unfinished"), "{text}");
+            assert!(status == 1 && text.contains("a copy to this disk is unfinished"), "{text}");
             assert!(
                 text.contains("straddle apply PLAN --from SOURCE --write new.img")
                     && !text.contains("resume"),
