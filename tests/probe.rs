@@ -184,7 +184,8 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             assert_ne!(said.status.code(), Some(0), "{transcript}");
             assert!(!transcript.contains(&u64::MAX.to_string()), "{transcript}");
             assert!(
-                size == 0 || transcript.contains(&format!("{size} bytes, but at least 2097152 are needed")),
+                size == 0
+                    || transcript.contains(&format!("({size} bytes); at least 2097152 bytes are needed")),
                 "{transcript}"
             );
         }
@@ -195,7 +196,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
     let transcript = tools::transcript(&said);
     assert!(
-        said.status.code() == Some(4) && transcript.contains("no unallocated area contains 2097152 bytes"),
+        said.status.code() == Some(4) && transcript.contains("no unallocated area of 2097152 bytes"),
         "{transcript}"
     );
 }

@@ -272,12 +272,12 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         let pieces: BTreeSet<u64> = lost.map(|at| (at - area) / PIECE).collect();
         assert!(pieces.len() <= usize::from(is_device), "{is_device}: {pieces:?}: {transcript}");
         assert!(is_early, "the owner came when all was over");
-        if is_device && transcript.contains("cannot flush; the journal") {
+        if is_device && transcript.contains("cannot flush the restored data; the journal") {
             assert_eq!(done.status.code(), Some(3), "{transcript}");
         } else {
             assert_eq!(done.status.code(), Some(4), "{is_device}: {transcript}");
             assert!(
-                transcript.contains("another program opened it")
+                transcript.contains("another program opened the target")
                     && transcript.contains("while it was being restored"),
                 "{transcript}"
             );

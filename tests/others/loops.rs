@@ -111,7 +111,7 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
         let again = format!("{command} on {}, {} opened", target.display(), theirs.display());
         assert_eq!(ended.status.code(), Some(4), "{again}: {}", transcript(&ended));
         assert!(
-            transcript(&ended).contains("opened it, or had it open for writing, between"),
+            transcript(&ended).contains("opened the target, or had it open for writing, between"),
             "{again}: {}",
             transcript(&ended)
         );
@@ -190,7 +190,7 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
     for options in [&[][..], &["--force"]] {
         let refused = restore(options);
         assert_eq!(refused.status.code(), Some(3), "{}", transcript(&refused));
-        assert!(transcript(&refused).contains("it has been replaced"), "{}", transcript(&refused));
+        assert!(transcript(&refused).contains("the target has been replaced"), "{}", transcript(&refused));
         assert_eq!(complete(&dir), 1);
     }
     drop(device);

@@ -110,7 +110,7 @@ impl Probe<'_> {
         unit: &Finding<Boundary>,
     ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
         let Some(found) = unit.value else {
-            let why = "the unit is not known";
+            let why = "the size of the unit is unknown";
             return Ok((Finding::unknown(why), Finding::unknown(why)));
         };
         if found.size().get() == self.session.logical {
@@ -130,7 +130,7 @@ impl Probe<'_> {
     fn begin(&mut self) -> Step<()> {
         survey::run(&mut self.session, &mut self.survey)?;
         self.how = self.survey.durable();
-        self.session.tell("checking whether it rotates");
+        self.session.tell("checking whether the drive rotates");
         if let Some(how) = self.how {
             self.series = survey::by_writes(&mut self.session, how)?;
         }
@@ -297,7 +297,7 @@ impl Probe<'_> {
             }
             Some(excess) => Finding::unknown(format!(
                 "every offset takes the same time, but a durable write of one sector takes {:.2} revolutions \
-                 longer than a read: perhaps the unit is larger than those tested",
+                 longer than a read, so the unit may be larger than those tested",
                 excess / period
             )),
         }
@@ -389,7 +389,7 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     let size = unit.size().get();
     let half = size / 2;
     if !ByteCount::new(half).is_multiple_of(ByteCount::new(session.logical)) || half == 0 {
-        return Ok(Finding::unknown("half a unit cannot be written"));
+        return Ok(Finding::unknown("it is not possible to write half a unit"));
     }
     let whole = after_flush(session, unit, None, size)?;
     let part = after_flush(session, unit, None, half)?;

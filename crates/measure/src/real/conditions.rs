@@ -85,11 +85,11 @@ impl Before {
         if opened.kind != Kind::File {
             return Vec::new();
         }
-        let file = "this is a file: its file system and the layers below are measured along with the drive, \
-                    and boundaries are relative to the start of the file, not of the drive";
-        let holes = "the file has holes: reading a hole does not access the drive, and the first write to \
-                     one measures how the file system allocates space. To measure the drive, fill the file \
-                     first (cp --sparse=never)";
+        let file = "the target is a file, so its file system and the layers below are measured along with \
+                    the drive, and boundaries are relative to the start of the file, not of the drive";
+        let holes = "the file has holes. Reading a hole does not access the drive, and the first write to a \
+                     hole measures how the file system allocates space. To measure the drive, first fill the \
+                     file (cp --sparse=never)";
         let mut notes = vec![file.to_owned()];
         notes.extend(self.holes.then(|| holes.to_owned()));
         notes
@@ -124,29 +124,29 @@ impl Conditions<'_> {
                 Kind::File => PAGE,
             };
             format!(
-                "writes went through the page cache, in blocks of {block} bytes: the kernel read the rest of \
-                 each partly written block and wrote whole blocks, so the ratios are those of the kernel \
-                 (--io direct measures the drive)"
+                "writes went through the page cache, in blocks of {block} bytes. The kernel read the rest of \
+                 each partly written block and wrote whole blocks, so the ratios are those of the kernel (to \
+                 measure the drive, use --io direct)"
             )
         } else {
-            "reads went through the page cache: data that was read before came from memory".to_owned()
+            "reads went through the page cache, so data that was read before came from memory".to_owned()
         })
     }
 
     fn volatile(&self) -> Option<String> {
         (self.before.write_back && self.workload.is_volatile()).then(|| {
-            "the drive's write cache is on and single writes were not flushed, so the latencies are those of \
-             the cache. The times and ratios are valid, because each turn includes a final flush. To measure \
-             single writes, use --sync flush"
+            "the drive's write cache is on, and single writes were not flushed, so the latencies are those \
+             of the cache. The times and ratios are valid, because each turn includes a final flush. To \
+             measure single writes, use --sync flush"
                 .to_owned()
         })
     }
 
     fn flash(&self) -> Option<String> {
         (self.before.rotates == Some(false) && self.workload.writes()).then(|| {
-            "this is an SSD: its buffer or SLC cache may have absorbed the writes before flash reached a \
-            steady state, and the bytes written to flash (wear) are unknown. Equal times do not mean equal \
-            wear (straddle bench drive:NAME models both)"
+            "the drive is an SSD, whose buffer or SLC cache may have absorbed the writes before the flash \
+             reached a steady state. The bytes written to flash (wear) are unknown, and equal times do not \
+             mean equal wear ('straddle bench drive:NAME' models both)"
                 .to_owned()
         })
     }
@@ -163,7 +163,7 @@ impl Conditions<'_> {
             flushes.filter(|latency| latency.count() > 0).map(|latency| latency.quantile(0.5)).min()?;
         (soonest < TOO_SOON).then(|| {
             format!(
-                "half of the flushes took less than {soonest}, which is less than a revolution of a disk: \
+                "half of the flushes took less than {soonest}, which is less than a revolution of a disk, so \
                  something above the medium ignores flushes or has a battery"
             )
         })
@@ -174,7 +174,7 @@ impl Conditions<'_> {
         let turn = shortest * float(self.measured.requests);
         (turn < SHORT_TURN).then(|| {
             format!(
-                "a turn took only {:.1} ms: for better results, use more requests (--count) or a larger area \
+                "a turn took only {:.1} ms; for better results, use more requests (--count) or a larger area \
                  (--area)",
                 turn * 1e3
             )
@@ -224,7 +224,7 @@ impl Conditions<'_> {
         (share > FOREIGN_SHARE).then(|| {
             format!(
                 "the device completed {all} requests during the run, but the measurement sent only {sent} of \
-                 them: other programs are using it"
+                 them, so other programs are using the device"
             )
         })
     }
@@ -232,17 +232,16 @@ impl Conditions<'_> {
     fn unwritten(&self) -> Option<String> {
         if self.before.holes {
             return Some(format!(
-                "{} has holes: a write to a hole first allocates space, and a read of one does not access \
-                 the medium",
+                "{} has holes, where a write first allocates space and a read does not access the medium",
                 self.target.opened.path.display()
             ));
         }
         if self.before.thin {
-            return Some("it is a thin volume, on which first writes allocate space".to_owned());
+            return Some("the target is a thin volume, on which first writes allocate space".to_owned());
         }
         (self.target.is_blank() && self.before.discards).then(|| {
-            "the area contained only zeros, and the device supports discard: it may not even read unmapped \
-             sectors for a read-modify-write"
+            "the area contained only zeros, and the device supports discard, so it may not even read \
+             unmapped sectors for a read-modify-write"
                 .to_owned()
         })
     }

@@ -82,7 +82,7 @@ impl Others {
     /// Checks that no other process uses the target; the error says which. Processes that have opened and
     /// closed it already count if they wrote.
     fn check_alone(&mut self) -> Result<(), String> {
-        let wrote = || "another program has opened it for writing".to_owned();
+        let wrote = || "another program has opened the target for writing".to_owned();
         match self.users().into_iter().next() {
             Some(user) => Err(user),
             None if std::mem::take(&mut self.wrote) => Err(wrote()),

@@ -76,7 +76,7 @@ fn a_file_makes_no_claims_and_its_contents_stay() {
     };
     let mut prepared = Prepared::open(&intent, &Arc::default()).unwrap();
     assert_eq!(prepared.claims(), Claims::default());
-    assert!(prepared.notes()[0].starts_with("this is a file: "), "{:?}", prepared.notes());
+    assert!(prepared.notes()[0].starts_with("the target is a file, "), "{:?}", prepared.notes());
     let area = prepared.regions()[0];
     let first = Span::new(area.start(), ByteCount::new(4096)).unwrap();
     prepared.surface().prepare(&[first]).unwrap();
