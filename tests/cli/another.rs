@@ -85,7 +85,7 @@ fn the_lab_program_runs_its_own_commands_only() {
     let other = Command::new(STRADDLE_LAB).args(["drive", "list"]).output().unwrap();
     assert_eq!(other.status.code(), Some(2));
     let said = String::from_utf8(other.stderr).unwrap();
-    assert!(said.contains("straddle runs the rest"), "{said}");
+    assert!(said.contains("for other commands, use straddle"), "{said}");
 }
 
 /// Completions offer the experiments without the crate that has them.

@@ -278,8 +278,8 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
         let Some(limit) = reproduced.limit() else { continue };
         let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
             format!(
-                "{name}: {what}: modelled {} {unit}, published {} {unit}; the error is {}, and the limit is {} \
-                 %",
+                "{name}: {what}: modelled {} {unit}, published {} {unit}; the error is {}, and the limit is \
+                 {} %",
                 number(ours),
                 number(published),
                 percent(error),

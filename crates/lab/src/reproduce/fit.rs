@@ -179,7 +179,7 @@ fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec
         if !(knob.low.is_finite() && knob.high.is_finite() && 0.0 < knob.low && knob.low < knob.high) {
             return Err(wrong(
                 knob,
-                format!("{} to {}: must be above 0, and in ascending order", knob.low, knob.high),
+                format!("{} and {} must be above 0 and in ascending order", knob.low, knob.high),
             ));
         }
         let figure = profile.figures.iter().rfind(|figure| figure.path == knob.path);
