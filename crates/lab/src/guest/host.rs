@@ -25,8 +25,9 @@ impl Kernel {
         let missing = || GuestError::Host {
             what: match named {
                 Some(_) => format!("LINUX_UML names {}, which is not a program", Path::new(&name).display()),
-                None => "linux.uml (User-Mode Linux) was not found in PATH; the lab runs it as its guest"
-                    .into(),
+                None => {
+                    "linux.uml (User-Mode Linux) was not found in PATH; the lab runs it as its guest".into()
+                }
             },
             fix: "install it (apt-get install user-mode-linux), or set LINUX_UML to a kernel built for \
                   ARCH=um"
