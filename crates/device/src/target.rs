@@ -42,7 +42,7 @@ pub enum OpenError {
     Directory,
     #[error("is empty (0 bytes), so there is nothing to check")]
     Empty,
-    #[error("has no medium or an unreadable one")]
+    #[error("has no medium, or its medium cannot be read")]
     NoMedium,
     #[error("is {what}{}, which straddle cannot read{}; --format raw treats the file itself as the \
              disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
@@ -55,11 +55,11 @@ pub enum OpenError {
     #[error("is {what}, which straddle would have to download completely{}", .command.as_ref().map_or_else(|| "; \
         download it and check the file".to_owned(), |line| format!(": {line}")))]
     Whole { what: &'static str, command: Option<String> },
-    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
+    #[error("is {what}, which cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{}: cannot open this file, named with --allow-backing", path.display())]
+    #[error("{}: cannot open this file, which is named with --allow-backing", path.display())]
     Allowed {
         path: PathBuf,
         #[source]

@@ -58,11 +58,11 @@ pub enum LineError {
     Magic { magic: u32 },
     #[error(transparent)]
     Columns(TableError),
-    #[error("the field {column} is missing: the line has {fields}")]
+    #[error("the field {column} is missing, because the line has too few fields ({fields})")]
     Missing { column: &'static str, fields: usize },
     #[error("{column} = {value:?}: {reason}")]
     Field { column: &'static str, value: String, reason: &'static str },
-    #[error("the line is longer than {limit} bytes, as in no known trace format")]
+    #[error("the line is longer than {limit} bytes, which is longer than in any known trace format")]
     Long { limit: usize },
     #[error("the trace has more than {most} volumes; check the volume column")]
     Volumes { most: usize },

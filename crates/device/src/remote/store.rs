@@ -96,8 +96,10 @@ impl Store {
             }
             Err(_) => return Err(budget.timed_out()),
         };
-        let version =
-            version.ok_or_else(|| FetchError::Store { what: "no response".to_owned(), hint: None })?;
+        let version = version.ok_or_else(|| FetchError::Store {
+            what: "the server sent no response".to_owned(),
+            hint: None,
+        })?;
         Ok(Part { bytes: bytes.into(), version })
     }
 

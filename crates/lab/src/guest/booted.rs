@@ -115,7 +115,7 @@ impl Guest {
                           you can change here"
                         .into(),
                 },
-                _ => GuestError::io(format!("starting {}", kernel.path.display()))(error),
+                _ => GuestError::io(format!("cannot start {}", kernel.path.display()))(error),
             })?;
         Ok(Self { child, errors: Some(errors), ended: None })
     }

@@ -65,7 +65,7 @@ pub enum OpenError {
     Unfinished { path: PathBuf, note: String },
     #[error("{path}: cannot determine whether a move of its partitions is unfinished; nothing was written", path = path.display())]
     Unseen { path: PathBuf, source: straddle_device::ReadError },
-    #[error("{path}: empty", path = path.display())]
+    #[error("{path}: is empty", path = path.display())]
     Empty { path: PathBuf },
 }
 

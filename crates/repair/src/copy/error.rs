@@ -17,7 +17,7 @@ use crate::realign::MoveError;
 pub enum CopyError {
     #[error("the disk cannot be copied: {0}")]
     Source(String),
-    #[error("not empty, because it holds {}; to allow overwriting this, use --wipe", .0.join(", "))]
+    #[error("the disk is not empty, but holds {}; to allow overwriting this, use --wipe", .0.join(", "))]
     NotEmpty(Vec<String>),
     #[error(
         "nothing was written, because the copy would overwrite byte {at}, which is not zero and may be data; \
@@ -29,7 +29,7 @@ pub enum CopyError {
          data; to allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     Unknown { at: ByteOffset, source: ReadError },
-    #[error("too small, because the copy needs {needed} bytes, but the disk has only {}", .size.get())]
+    #[error("the disk is too small; the copy needs {needed} bytes, but the disk has only {}", .size.get())]
     TooSmall { needed: u64, size: ByteCount },
     #[error(
         "partition {number} does not fit at its full size, and holds data after the recorded end of its \
@@ -68,7 +68,7 @@ pub enum CopyError {
     Apply(#[from] ApplyError),
     #[error(transparent)]
     Record(#[from] MoveError),
-    #[error("cannot read")]
+    #[error("cannot read the source or the new disk")]
     Read(#[from] ReadError),
     #[error("byte {at} of the source cannot be read; --skip-bad continues without it")]
     Unreadable { at: ByteOffset, source: ReadError },

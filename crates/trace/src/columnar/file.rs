@@ -85,7 +85,7 @@ pub(super) fn directory(file: &Positioned) -> Result<ArrowReaderMetadata, Parque
     }
     let bytes = u64::from(u32::from_le_bytes(*length));
     if bytes > MAX_DIRECTORY {
-        return Err(ParquetError::Large { what: "its directory", bytes, most: MAX_DIRECTORY });
+        return Err(ParquetError::Large { what: "the directory of the file", bytes, most: MAX_DIRECTORY });
     }
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     ArrowReaderMetadata::load(file, options).map_err(ParquetError::Invalid)
