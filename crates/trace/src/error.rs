@@ -43,7 +43,7 @@ impl TraceError {
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line \
-         in one of the formats of --format; for other tables, name the columns with --columns"
+         in any format of --format; for other tables, name the columns with --columns"
     )]
     Unknown,
     #[error("the trace is not in the format {format}")]
