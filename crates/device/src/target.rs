@@ -424,7 +424,7 @@ fn judge_stacked_offset<'m>(
     name: &str,
     machine: &dyn Fn() -> &'m Machine,
 ) {
-    const OPTIMUM: &str = "the kernel's -1 is caused by an optimal I/O size";
+    const OPTIMUM: &str = "the -1 that the kernel reports is caused by an optimal I/O size";
     const AGREE: Source = Source::Derived("the offsets of the underlying devices, which agree");
     const FORGOTTEN: &str = "the kernel computes its value from offsets that differ";
     const DIFFER: Source = Source::Derived("the offsets of the underlying devices, which differ");
@@ -448,7 +448,7 @@ fn judge_stacked_offset<'m>(
 /// Gives a device that stands on others the sectors that these are taken to have, where they are larger.
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
     const LOOP: &str = "a loop device does not pass on the sector sizes of its file or device";
-    const BELOW: &str = "the kernel knows what the underlying disks report";
+    const BELOW: &str = "the kernel's value is derived from what the underlying disks report";
     let shown = topology.physical.value();
     let is_loop = kind == DeviceKind::Loop;
     let is_stacked = name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);

@@ -164,7 +164,7 @@ impl<T: Copy + PartialEq> Figure<T> {
     where
         T: Ord,
     {
-        const LARGER: &str = "the larger one is used: a start aligned to it is aligned to both";
+        const LARGER: &str = "the larger value is used, because a start aligned to it is aligned to both";
         let is_larger = value > self.chosen.value;
         if is_larger {
             self.overrule(value, source, LARGER);

@@ -128,7 +128,7 @@ impl Examiner {
     /// Takes the sectors of the device that holds the image at `path`, and returns their sizes.
     fn adopt_holder(&self, path: &Path, topology: &mut Topology) -> Option<Sectors> {
         const HOLDER: Source = Source::Derived("the device that the image's file system is on");
-        const LARGER: &str = "the larger one is used: a start aligned to it is aligned to both";
+        const LARGER: &str = "the larger value is used, because a start aligned to it is aligned to both";
         let holder = self.machine().holder(path)?;
         if holder.physical >= topology.physical.value() {
             topology.physical.overrule(holder.physical, HOLDER, LARGER);
