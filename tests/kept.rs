@@ -162,7 +162,10 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let said = transcript(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
-                ("that left nothing changed on this disk", "mv -n second.undo second.undo.earlier".to_owned())
+                (
+                    "earlier change that is not on this disk",
+                    "mv -n second.undo second.undo.earlier".to_owned(),
+                )
             } else {
                 ("an interrupted 'straddle apply'", format!("{STRADDLE} undo second.undo --write disk"))
             };

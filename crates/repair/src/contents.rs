@@ -75,7 +75,7 @@ fn check_layer(
         Facts::Md(_) => unseen("RAID"),
         Facts::Lv(_) => unseen(&format!("logical volume {}", layer.name)),
         Facts::Mapped(_) => unseen(kind.name()),
-        Facts::Opaque => notes.push(format!("the {kind} may not work with another sector size")),
+        Facts::Opaque => notes.push(format!("{kind} may not work with another sector size")),
         Facts::FileSystem(_) | Facts::Pv(_) | Facts::Table(_) => {}
     }
     layer.children.iter().try_for_each(|child| check_layer(child, sectors, notes))

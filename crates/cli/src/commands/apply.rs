@@ -228,9 +228,9 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is the backup of an earlier 'straddle apply' that left nothing changed on this disk (it \
-             failed before its first write, was reverted, or was for a similar disk). Choose another file \
-             with --backup, or rename this one: mv -n {quoted} {}",
+            "{name} is the backup of an earlier change that is not on this disk (the change failed before \
+             its first write, was reverted, or was made to a similar disk). Choose another file with \
+             --backup, or rename this one: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(

@@ -135,7 +135,7 @@ impl Draft<'_> {
             let reach = ByteCount::new(mbr::LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
                 "partition {} starts beyond the {reach} that an MBR can address in {new}-byte sectors, or is \
-                 larger{}",
+                 larger than that{}",
                 far.number,
                 as_gpt(&partitions)
             )));

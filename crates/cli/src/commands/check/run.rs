@@ -230,7 +230,7 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     if !others.is_empty() && !is_quiet {
         let others = output::plural(others.len(), "other file");
         output::complain(&output::printable(&format!(
-            "{}: {others} skipped, without the extension of a disk image",
+            "{}: {others} skipped (not named as disk images)",
             folder.display()
         )));
     }
