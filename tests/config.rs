@@ -235,7 +235,7 @@ fn a_topology_can_be_that_of_one_target() {
     for (words, why) in [
         (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology for all"),
         (&["--assume", "disk.img=512e", "--assume", "disk.img=4kn"], "more than one topology for disk.img"),
-        (&["--assume", "other.img=512e"], "other.img is not one of the targets"),
+        (&["--assume", "other.img=512e"], "other.img, which is not one of the targets"),
         (&["--assume", "disk.img=512z"], "disk.img=512z"),
     ] {
         let (code, _, complaints) = ran(&dir, &[&["check", "disk.img", "a=b.img"], words].concat());

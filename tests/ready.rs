@@ -233,7 +233,7 @@ fn messages_say_what_is_meant() {
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "64"],
             2,
-            "write 64MiB, 64s for sectors, or 64B for bytes",
+            "use 64MiB, 64s for sectors, or 64B for bytes",
         ),
         (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=efi"], 2, "(did you mean esp?)"),
         (

@@ -138,7 +138,7 @@ fn entry_arrays_that_nobody_could_store() {
         (1 << 25, 128),
     ] {
         Gpt { entry_count, entry_size, ..good.clone() }.write(&image);
-        check(&image).ended(&[1]).says("primary at byte 512").says(image.to_str().unwrap());
+        check(&image).ended(&[1]).says("the primary one at byte 512").says(image.to_str().unwrap());
     }
     for header_size in [0, 1, 91, 513, u32::MAX] {
         Gpt { header_size, ..good.clone() }.write(&image);

@@ -146,7 +146,7 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
     let Some(device) = Loop::over(&path) else { return };
     let theirs = File::open(&path).unwrap();
     rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    let said = ["in use", "has locked", "disk.img, the file below it"];
+    let said = ["in use", "has locked", "disk.img, the file below the target"];
     refused(&bench(&dir, &device.0, &["--used"]).output().unwrap(), &said);
     let written = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
     refused(&written, &said);

@@ -130,7 +130,7 @@ impl Machine {
             }
             found.tell(match but {
                 None => format!("the file is the backing file of {}", consumer.label),
-                Some(_) => format!("the file below it also backs {}", consumer.label),
+                Some(_) => format!("the file below the target also backs {}", consumer.label),
             });
             if let Some(device) = &consumer.device {
                 self.find_above(device, found);
@@ -144,7 +144,7 @@ impl Machine {
             found.tell(if but.is_none() {
                 "the file is a swap file"
             } else {
-                "the file below it is a swap file"
+                "the file below the target is a swap file"
             });
         }
     }
@@ -270,7 +270,7 @@ impl Machine {
                 Lower::File(file) => {
                     self.find_users_of_file(file, Some(name), found);
                     if let Backing::File(Some(id), _) = file {
-                        found.watched.push((*id, "the file below it".to_owned()));
+                        found.watched.push((*id, "the file below the target".to_owned()));
                     }
                     continue;
                 }
