@@ -215,7 +215,7 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     let failed = |path: &Path, why: String| Subject::Failed { name: path.display().to_string(), why };
     let mut unlisted = Vec::new();
     let files = below(folder, |path, error| {
-        unlisted.push(failed(path, format!("cannot list the directory: {error}")))
+        unlisted.push(failed(path, format!("cannot list the directory: {error}")));
     });
     let is_hidden = |path: &Path| {
         let mut parts = path.strip_prefix(folder).unwrap_or(path).iter();
