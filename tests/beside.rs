@@ -474,7 +474,7 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
     assert_eq!(refused.status.code(), Some(4), "{}", transcript(&refused));
     assert!(transcript(&refused).contains("nothing was written"), "{}", transcript(&refused));
     assert!(
-        transcript(&refused).contains("it lists partition 1 (2048 sectors from sector 40960)"),
+        transcript(&refused).contains("the table lists partition 1 (2048 sectors from sector 40960)"),
         "{}",
         transcript(&refused)
     );

@@ -293,7 +293,7 @@ fn a_root_from_sector_63_is_realigned_at_boot_with_the_power_cut_three_times() {
         "{JUDGE}mount /dev/vda2 /boot; TMPDIR=/tmp straddle realign /dev/vda --at-boot=cancel"
     ));
     let shown = console.rsplit_once("TREE-IS-WHOLE").map_or("", |(_, shown)| shown);
-    assert!(shown.contains("at the last boot: the move is complete, after an interruption"), "{console}");
+    assert!(shown.contains("at the last boot: the move was interrupted and is now complete"), "{console}");
     assert!(!shown.contains("S001"), "{console}");
     let table = shell(&folder, "sfdisk -d disk.img");
     assert!(table.contains("start=        2048"), "{table}");

@@ -87,9 +87,8 @@ fn the_rest_counts_as_before() {
     fs::rename(dir.join("disk.img"), dir.join("disk.raw")).unwrap();
     let (code, shown, complaints) = ran(&dir, &["check", "--verbose", "disk.raw", "--only", "S001"]);
     assert!(code == 1 && shown.contains("error S001 partition 1"), "{shown}");
-    let expected = "straddle: .straddle.toml:1: the entry for S001 of partition 1 on *.img is unused (no \
-                    such target in this run)\n\
-                    ";
+    let expected = "straddle: .straddle.toml:1: the exception for S001 of partition 1 on *.img was not used, \
+                    because this run had no such target\n";
     assert_eq!(complaints, expected);
 }
 
@@ -155,8 +154,8 @@ fn every_report_has_the_reason() {
 fn an_entry_without_a_finding_is_named() {
     let stale = "[[ignore]]\nrule = \"S070\"\ntarget = \"*.img\"\nreason = \"clusters\"\n";
     let dir = folder(&format!("{BOTH}\n{stale}"));
-    let expected =
-        "straddle: .straddle.toml:12: the entry for S070 on *.img is unused (no such finding in this run)\n";
+    let expected = "straddle: .straddle.toml:12: the exception for S070 on *.img was not used, because this \
+                    run had no such finding\n";
     let (code, _, complaints) = checked(&dir, &[]);
     assert_eq!((code, complaints.as_str()), (0, expected));
     // Whether the finding is asked for is of no matter.
@@ -165,7 +164,7 @@ fn an_entry_without_a_finding_is_named() {
     // What could not be opened may have it.
     fs::write(dir.join(".straddle.toml"), stale).unwrap();
     let (code, _, complaints) = ran(&dir, &["check", "gone.img"]);
-    assert!(code == 3 && !complaints.contains("is unused (no"), "{complaints}");
+    assert!(code == 3 && !complaints.contains("was not used"), "{complaints}");
 }
 
 #[test]
@@ -236,7 +235,7 @@ fn a_topology_can_be_that_of_one_target() {
     for (words, why) in [
         (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology for all"),
         (&["--assume", "disk.img=512e", "--assume", "disk.img=4kn"], "more than one topology for disk.img"),
-        (&["--assume", "other.img=512e"], "other.img is not one of the targets"),
+        (&["--assume", "other.img=512e"], "other.img, which is not one of the targets"),
         (&["--assume", "disk.img=512z"], "disk.img=512z"),
     ] {
         let (code, _, complaints) = ran(&dir, &[&["check", "disk.img", "a=b.img"], words].concat());
@@ -276,17 +275,17 @@ fn a_mistake_is_named_with_its_line() {
     let cases = [
         (entry(&format!("{right}\npartitoin = 2")), 5, "unknown field `partitoin`"),
         ("asume = \"4kn\"\n".to_owned(), 1, "unknown field `asume`"),
-        (entry("reason = \"why\"\nrule = \"S999\""), 4, "no finding has the code 'S999'"),
-        (entry("rule = \"S001\"\nreason = \"  \""), 4, "the reason is empty"),
+        (entry("reason = \"why\"\nrule = \"S999\""), 4, "no rule has the code 'S999'"),
+        (entry("rule = \"S001\"\nreason = \"  \""), 4, "the reason must not be empty"),
         (entry("rule = \"S001\""), 2, "missing field `reason`"),
         (entry("reason = \"why\""), 2, "missing field `rule`"),
         (entry(&format!("{right}\ntarget = \"a[.img\"")), 5, "the pattern 'a[.img' is not valid"),
-        (entry(&format!("{right}\npartition = 0")), 5, "partitions are numbered from 1"),
+        (entry(&format!("{right}\npartition = 0")), 5, "the number of a partition must be at least 1"),
         (entry(&format!("{right}\npartition = -1")), 5, "invalid value"),
-        (entry("rule = \"S047\"\nreason = \"why\""), 3, "S047 cannot be ignored: an unfinished move"),
+        (entry("rule = \"S047\"\nreason = \"why\""), 3, "S047 cannot be ignored, because an unfinished move"),
         (entry("rule = \"S081\"\nreason = \"why\""), 3, "S081 cannot be ignored"),
         ("\n\npage = \"3000\"\n".to_owned(), 3, "a database page cannot be 3000 bytes"),
-        ("fail-on = \"never\"\n".to_owned(), 1, "fail-on must be advice, warning or error"),
+        ("fail-on = \"never\"\n".to_owned(), 1, "fail-on must be \"advice\", \"warning\" or \"error\""),
         ("assume = \"physical=3000\"\n".to_owned(), 1, "physical"),
         ("ignore = \n".to_owned(), 1, ""),
     ];
@@ -302,7 +301,10 @@ fn a_mistake_is_named_with_its_line() {
     let (code, _, complaints) = checked(&dir, &[]);
     assert!(code == 2 && !complaints.contains('\u{1b}'), "{complaints:?}");
     let (code, _, complaints) = checked(&dir, &["--config", "/dev/zero"]);
-    assert!(code == 2 && complaints.contains("it is larger than 1048576 bytes"), "{complaints}");
+    assert!(
+        code == 2 && complaints.contains("the file is larger than the limit of 1048576 bytes"),
+        "{complaints}"
+    );
 }
 
 /// A folder that somebody else has made is not to show what is outside of it, nor to keep `check` waiting.

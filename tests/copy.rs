@@ -376,7 +376,7 @@ fn a_killed_copy_is_made_again() {
         let _ = child.kill();
         child.wait().unwrap();
         let (_, resumed) = straddle(folder, &["resume", "new.img"]);
-        if resumed.contains("a copy to it is unfinished") {
+        if resumed.contains("a copy to this disk is unfinished") {
             unfinished += 1;
             let (status, text) = straddle(folder, &["plan", "new.img", "--add", "1MiB"]);
             assert!(status == 4 && text.contains("is unfinished"), "{text}");
@@ -413,7 +413,7 @@ fn the_printed_commands_realign_other_images() {
         );
         let (status, text) = straddle(folder, &["realign", &format!("disk.{ending}")]);
         assert_eq!(status, 4, "{text}");
-        let commands = text.split_once("to copy them: ").unwrap().1.trim();
+        let commands = text.split_once("to copy them to a raw image: ").unwrap().1.trim();
         let (copy, back) = commands.split_once("; to convert the copy back").unwrap_or((commands, ": true"));
         let (_, back) = back.split_once(": ").unwrap();
         shell(folder, &format!("{copy} && {}", back.replace("NEW.qcow2", "back.qcow2")));
@@ -486,7 +486,7 @@ qemu-img create -q -f qcow2 -b a.raw -F raw over.qcow2",
     // The command that is printed for an overlay names the file below it, as it has to be given.
     let (status, text) = straddle(folder, &["realign", "over.qcow2"]);
     assert!(status == 4 && text.matches("--allow-backing a.raw").count() == 2, "{text}");
-    let (_, printed) = text.split_once("to copy them: ").unwrap();
+    let (_, printed) = text.split_once("to copy them to a raw image: ").unwrap();
     let (printed, _) = printed.split_once("; to convert the copy back").unwrap();
     shell(folder, &format!("{printed} >/dev/null; cmp n.raw over.raw; rm over.raw"));
     // An overlay, with the file below it; that is not written over.

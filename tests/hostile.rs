@@ -117,7 +117,7 @@ fn what_is_no_disk_is_refused_by_its_name() {
     let path = |name: &str| dir.path().join(name);
     check(dir.path())
         .ended(&[3])
-        .says("no file in this directory has the extension of an image")
+        .says("no file in this directory has the extension of a disk image")
         .says(dir.path().to_str().unwrap());
 
     let fifo = path("fifo");

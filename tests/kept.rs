@@ -162,9 +162,12 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
             let said = transcript(&next);
             assert_eq!(next.status.code(), Some(4), "{table}, write {write}: {said}");
             let (words, command) = if is_as_before {
-                ("that changed nothing on this disk", "mv -n second.undo second.undo.earlier".to_owned())
+                (
+                    "earlier change that is not on this disk",
+                    "mv -n second.undo second.undo.earlier".to_owned(),
+                )
             } else {
-                ("an interrupted apply", format!("{STRADDLE} undo second.undo --write disk"))
+                ("an interrupted 'straddle apply'", format!("{STRADDLE} undo second.undo --write disk"))
             };
             seen[usize::from(is_as_before)] += 1;
             assert!(said.contains(words), "{table}, write {write}: {said}");
@@ -178,7 +181,11 @@ fn an_apply_that_failed_anywhere_is_explained_by_the_next() {
         // Now all of it is written.
         let again = straddle_in(&dir, &["apply", "second", "--write", "disk"]);
         assert_eq!(again.status.code(), Some(4), "{}", transcript(&again));
-        assert!(transcript(&again).contains("complete apply to this disk"), "{}", transcript(&again));
+        assert!(
+            transcript(&again).contains("earlier change to this disk, which is complete"),
+            "{}",
+            transcript(&again)
+        );
         done(&dir, &["undo", "second.undo", "--write", "disk"]);
         // The backup says that it was reverted, and is replaced.
         done(&dir, &["apply", "second", "--write", "disk"]);

@@ -388,7 +388,7 @@ fn what_is_missing_is_reported_with_the_fix() {
         (&["--start", "34s", "--start", "40s", "--", "true"], "2 values for 1 drives"),
         (&["--mem", "1MiB", "--", "true"], "64 MiB"),
         (&["--mem", "100TiB", "--", "true"], "this machine has"),
-        (&["--events", "a", "--trace", "a", "--", "true"], "they must be different files"),
+        (&["--events", "a", "--trace", "a", "--", "true"], "must name different files"),
         (&["--cpu=-1", "--", "true"], "--cpu"),
         (&["--store", "a", "--store", "b", "--", "true"], "--store"),
     ] {

@@ -257,7 +257,10 @@ fn nothing_is_lost_of_what_others_write_during_a_run() {
             }
         }
         let ended = child.wait_with_output().unwrap();
-        refused(&ended, &["another program opened it at", "UTC", "nothing that others wrote is lost"]);
+        refused(
+            &ended,
+            &["another program opened the target at", "UTC", "no data of other programs was lost"],
+        );
         assert!(fs::read(&path).unwrap() == wanted, "{name}, round {round}: {}", transcript(&ended));
         assert!(journals(&dir).is_empty(), "{name}");
     }
@@ -386,7 +389,7 @@ fn what_the_owner_writes_during_a_run_stays_and_ends_it() {
     let child = begun(as_nobody(&["--used", "--runtime", "100"], &path).spawn().unwrap(), &dir);
     drop(fs::File::open(&path).unwrap());
     let ended = child.wait_with_output().unwrap();
-    refused(&ended, &["another program opened it, or had it open for writing, between 20"]);
+    refused(&ended, &["another program opened the target, or had it open for writing, between 20"]);
     assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
     for cut in [false, true] {
         let (path, bytes) = owner_writes(&dir, &|path| as_nobody(&["--used", "--runtime", "100"], path), cut);
@@ -482,7 +485,7 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
         journals(&dir).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
     let command = format!("straddle bench --restore --journals {}", quote_path(&dir.join("journals")));
     let journal = journal.unwrap();
-    for word in ["Input/output error", &format!("the journal {} is kept", journal.display()), &command] {
+    for word in ["Input/output error", &format!("the journal {} was kept", journal.display()), &command] {
         assert!(said.contains(word), "{word}: {said}");
     }
     // Restoring fails too while the disk accepts no writes.
@@ -498,8 +501,10 @@ fn what_cannot_be_compared_is_kept_and_the_way_back_is_said() {
     let broken = output(&mut broken, "");
     let said = transcript(&broken);
     assert_eq!(broken.status.code(), Some(3), "{said}");
-    for word in [&format!("{}: cannot restore its target; the journal is kept", journal.display()), &command]
-    {
+    for word in [
+        &format!("{}: cannot restore the target of this journal; the journal was kept", journal.display()),
+        &command,
+    ] {
         assert!(said.contains(word), "{word}: {said}");
     }
     let restored = output(&mut restore, "");
@@ -551,8 +556,7 @@ fn reads_that_fail_for_a_moment_do_not_cost_what_others_wrote() {
             let (done, _) = restore(Some((first, count)));
             assert!(fs::read(&path).unwrap() == theirs, "{first}, {count}: {}", transcript(&done));
             assert!(complete(&dir) > 0, "{first}, {count}: {}", transcript(&done));
-            beside +=
-                usize::from(transcript(&done).contains("could not be read, and were not restored either"));
+            beside += usize::from(transcript(&done).contains("could not be read, and were not restored"));
         }
     }
     assert!(beside > 0, "nothing was unreadable beside what they wrote");

@@ -105,7 +105,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
         (4, &["plan", "q.qcow2", "--table", "gpt", "--part", "1M"], "is not a raw image"),
         (4, &["apply", "p.json", "--write", "other.img"], "a disk of 67108864 bytes"),
         (2, &["apply", "disk.img", "--write", "disk.img"], "not a plan"),
-        (3, &["undo", "p.json", "--write", "disk.img"], "not a usable backup"),
+        (3, &["undo", "p.json", "--write", "disk.img"], "cannot be used as a backup"),
     ];
     for (code, arguments, expected) in cases {
         let said = ends(&dir, code, arguments);
@@ -114,7 +114,7 @@ fn refusals_have_their_exit_codes_and_write_nothing() {
     }
     fs::write(dir.join("p.json.undo"), "mine").unwrap();
     let said = ends(&dir, 4, &["apply", "p.json", "--write", "disk.img"]);
-    assert!(said.contains("nothing was written: p.json.undo exists"), "{said}");
+    assert!(said.contains("nothing was written, because p.json.undo exists"), "{said}");
     assert!(bytes() == before && fs::read(dir.join("p.json.undo")).unwrap() == b"mine");
 }
 
@@ -205,9 +205,13 @@ fn what_an_image_is_meant_for_decides_where_partitions_start() {
     let mib = 1 << 20;
     assert_eq!(starts(&[]), [mib, 101 * mib]);
     assert_eq!(starts(&["--assume", "stripe=192KiB"]), [3 * mib, 105 * mib]);
-    let said = ends(&dir, 0, &["plan", "disk.img", "--assume", "stripe=192KiB", "--table", "gpt", "--part", "rest"]);
+    let said =
+        ends(&dir, 0, &["plan", "disk.img", "--assume", "stripe=192KiB", "--table", "gpt", "--part", "rest"]);
     let said = tools::run::flat(&said);
-    assert!(said.contains("multiples of 3 MiB; this fits the stripe of 192 KiB (--explain shows why)"), "{said}");
+    assert!(
+        said.contains("multiples of 3 MiB; this fits the stripe of 192 KiB (--explain shows why)"),
+        "{said}"
+    );
     assert_eq!(starts(&["--assume", "physical=4096,offset=3584"])[0], mib + 3584);
     assert_eq!(starts(&["--assume", "4kn"])[0], mib / 8);
     assert_eq!(starts(&["--assume", "erase=4MiB"])[0], 4 * mib);
@@ -463,7 +467,7 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
             assert_eq!(listed("left"), ["0"], "{said}");
         }
         assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\n"), "{said}");
-        assert!(said.contains("lose data written") && said.contains("written 4\nleft 0"), "{said}");
+        assert!(said.contains("lose data that was written") && said.contains("written 4\nleft 0"), "{said}");
     }
 }
 
@@ -564,7 +568,7 @@ fn what_was_written_since_is_not_undone() {
         assert_eq!(refused.status.code(), Some(4), "{after}: {transcript}");
         assert!(
             transcript.contains("partition 1 ") && transcript.contains("--force")
-                || transcript.contains("it has been changed since"),
+                || transcript.contains("so it was changed later"),
             "{after}: {transcript}"
         );
         assert!(Contents::of(&target) == present, "{after}: written to");

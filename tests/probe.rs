@@ -189,7 +189,8 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
             assert_ne!(said.status.code(), Some(0), "{transcript}");
             assert!(!transcript.contains(&u64::MAX.to_string()), "{transcript}");
             assert!(
-                size == 0 || transcript.contains(&format!("{size} bytes, but at least 2097152 are needed")),
+                size == 0
+                    || transcript.contains(&format!("({size} bytes); at least 2097152 bytes are needed")),
                 "{transcript}"
             );
         }
@@ -200,7 +201,7 @@ fn what_is_too_small_or_too_full_is_refused_with_its_own_figures() {
     let said = tools::output(Command::new(STRADDLE).args(["probe"]).arg(&image), "");
     let transcript = tools::transcript(&said);
     assert!(
-        said.status.code() == Some(4) && transcript.contains("no unallocated area contains 2097152 bytes"),
+        said.status.code() == Some(4) && transcript.contains("no unallocated area of 2097152 bytes"),
         "{transcript}"
     );
 }
@@ -254,5 +255,5 @@ fn what_is_no_shared_probe_is_a_usage_error() {
         assert!(run.code == 2 && run.err.contains("straddle probe --share"), "{bad}: {}", run.err);
     }
     let run = straddle(&["probe", name, "--used", "--share", "-"]);
-    assert!(run.code == 2 && run.err.contains("--share needs a drive"), "{}", run.err);
+    assert!(run.code == 2 && run.err.contains("--share requires a drive"), "{}", run.err);
 }

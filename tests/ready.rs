@@ -197,7 +197,7 @@ fn who_may_not_read_a_disk_learns_that_it_was_not_read() {
         assert_eq!((word(target, "status").as_str(), one.status.code()), ("not_judged", Some(3)), "{target}");
     }
     let notes = target["notes"].to_string();
-    assert!(notes.contains("not read (") && notes.contains("; run as root)"), "{notes}");
+    assert!(notes.contains("the disk was not read (") && notes.contains("; run as root)"), "{notes}");
     let disk = disk.to_str().unwrap();
     for words in [&["plan", disk, "--table", "gpt", "--part", "rest"][..], &["realign", disk]] {
         let refused = nobody(words);
@@ -223,7 +223,7 @@ fn messages_say_what_is_meant() {
     let cases: [(&[&str], i32, &str); 13] = [
         (&["check", "--time-limit", "0", "disk.img"], 2, "must be a whole number of seconds, at least 1"),
         (&["check", "--cost", "wd10ears", "disk.img"], 1, "on wd10ears: random 4 KiB writes take"),
-        (&["check", "--cost", "nothing", "disk.img"], 2, "no file has that name either"),
+        (&["check", "--cost", "nothing", "disk.img"], 2, "there is also no file of that name"),
         (
             &["check", "--measured", "text.txt", "disk.img"],
             2,
@@ -233,7 +233,7 @@ fn messages_say_what_is_meant() {
         (
             &["plan", "disk.img", "--table", "gpt", "--part", "64"],
             2,
-            "write 64MiB, 64s for sectors, or 64B for bytes",
+            "use 64MiB, 64s for sectors, or 64B for bytes",
         ),
         (&["plan", "disk.img", "--table", "gpt", "--part", "1MiB,type=efi"], 2, "(did you mean esp?)"),
         (

@@ -139,7 +139,7 @@ fn what_must_not_be_measured_is_refused_and_not_touched() {
     refused(
         &["random-write", small.to_str().unwrap(), "--used", "--io", "buffered"],
         4,
-        "too small: 1048576 bytes, but at least 2097152 are needed",
+        "too small (1048576 bytes); at least 2097152 bytes are needed",
     );
     refused(&["dd", path, "--used", "--size", "64M", "--io", "buffered"], 2, "the workload needs");
     assert!(fs::read(&target).unwrap().iter().all(|byte| *byte == 0));

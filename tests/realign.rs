@@ -308,7 +308,10 @@ fn a_reverted_plan_can_be_made_and_applied_again() {
         let done = [plan(size, "one.img"), apply("one.img")];
         assert!(done.iter().all(|(status, _)| *status == Some(0)), "{size}: {done:?}");
         let (status, text) = apply("one.img");
-        assert!(status == Some(4) && text.contains("complete apply"), "{size}: {text}");
+        assert!(
+            status == Some(4) && text.contains("change to this disk, which is complete"),
+            "{size}: {text}"
+        );
         let (status, text) = undo("one.img");
         assert!(status == Some(0) && std::fs::read(dir.join("one.img")).unwrap() == blank, "{size}: {text}");
         // It can be repeated.

@@ -293,7 +293,9 @@ fn a_partition_with_nothing_in_it_can_be_recreated() {
     let (command, _) = command.split_once(')').unwrap();
     shell(
         dir.path(),
-        &format!("{command} --save plan.json; straddle apply plan.json --write disk.img; straddle check disk.img"),
+        &format!(
+            "{command} --save plan.json; straddle apply plan.json --write disk.img; straddle check disk.img"
+        ),
     );
 }
 
@@ -470,7 +472,7 @@ fn the_backup_of_a_grown_disk_is_moved_first() {
     shell(dir.path(), &format!("{{ {make}; }} >/dev/null 2>&1"));
     let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (_, line) = said.split_once("to the end: ").unwrap();
+    let (_, line) = said.split_once("to the end of the disk: ").unwrap();
     assert_eq!(status, 4, "{text}");
     tools::shell(&tools::pasted(line), dir.path());
     let (status, text) = program(dir.path(), &["realign", "disk.img", "--save", "move.json"]);

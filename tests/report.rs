@@ -143,12 +143,13 @@ fn what_is_no_audit_is_named_and_counted() {
     assert_eq!(out.status.code(), Some(3));
     let said = text(&out.stderr);
     for line in [
-        "audits/cut.json: it is truncated: ",
-        "audits/empty.json: it is empty",
-        "audits/text.json: it is not the output of 'straddle check --json': key must be a string at line 2 column 3",
-        "audits/deep.json: it is not the output of 'straddle check --json': ",
-        "audits/old.json: it is not the output of 'straddle check --json': it uses schema 1, but this \
-         version of straddle reads schema 3",
+        "audits/cut.json: the file is truncated (",
+        "audits/empty.json: the file is empty",
+        "audits/text.json: cannot be used as the output of 'straddle check --json' (key must be a string at \
+         line 2 column 3",
+        "audits/deep.json: cannot be used as the output of 'straddle check --json' (",
+        "audits/old.json: cannot be used as the output of 'straddle check --json' (the audit uses schema 1, \
+         but this version of straddle reads schema 3",
         "missing: cannot open: No such file",
     ] {
         assert!(said.contains(line), "{line}: {said}");

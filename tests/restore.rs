@@ -175,8 +175,8 @@ fn owner_writes(target: &Path, journals: &Path, bytes: &[u8], drawn: u64, again:
     // The other suggested way, tried on a copy of the journal.
     let kept = journals.with_extension("kept");
     run(Command::new("cp").arg("-a").arg(journals).arg(&kept), "");
-    let (_, line) = transcript.split_once("remove the journal (").unwrap();
-    tools::shell(line.split_once(").").unwrap().0, Path::new("/"));
+    let (_, line) = transcript.split_once("remove the journal: ").unwrap();
+    tools::shell(line.lines().next().unwrap(), Path::new("/"));
     assert_eq!(fs::read_dir(journals).unwrap().count(), 0, "{again}: {transcript}");
     fs::remove_dir(journals).unwrap();
     fs::rename(&kept, journals).unwrap();
@@ -272,12 +272,12 @@ fn whoever_comes_while_it_is_put_back_loses_nothing() {
         let pieces: BTreeSet<u64> = lost.map(|at| (at - area) / PIECE).collect();
         assert!(pieces.len() <= usize::from(is_device), "{is_device}: {pieces:?}: {transcript}");
         assert!(is_early, "the owner came when all was over");
-        if is_device && transcript.contains("cannot flush; the journal") {
+        if is_device && transcript.contains("cannot flush the restored data; the journal") {
             assert_eq!(done.status.code(), Some(3), "{transcript}");
         } else {
             assert_eq!(done.status.code(), Some(4), "{is_device}: {transcript}");
             assert!(
-                transcript.contains("another program opened it")
+                transcript.contains("another program opened the target")
                     && transcript.contains("while it was being restored"),
                 "{transcript}"
             );

@@ -341,7 +341,7 @@ fn a_planned_cut_drops_the_connections() {
     let ended = server.wait();
     assert_eq!(ended.status.code(), Some(3));
     assert!(
-        ended.err.contains("after 3 requests; seed 9") && ended.err.contains("power was cut"),
+        ended.err.contains("after 3 requests, with seed 9") && ended.err.contains("power was cut"),
         "{}",
         ended.err
     );

@@ -139,7 +139,11 @@ fn what_a_drive_would_not_get_so_is_replayed_as_a_host_would_send_it() {
     let sector = file(&dir, "sector.csv", "time,op,offset,length\n0,R,512,512\n");
     let run = straddle(&["sim", &sector, "--drive", "nearline-4kn-7200"]);
     assert_eq!((run.code, run.out.as_str()), (3, ""));
-    assert!(run.err.contains("sector.csv:2: byte 512, length 512: not aligned to the"), "{}", run.err);
+    assert!(
+        run.err.contains("sector.csv:2: byte 512, length 512: the request is not aligned to the"),
+        "{}",
+        run.err
+    );
 }
 
 #[test]

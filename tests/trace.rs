@@ -209,13 +209,17 @@ fn what_cannot_be_read_is_named_with_its_line() {
         (vec!["trace", &far], "far.csv:1 (byte 0): byte 18446744073709551615", 3),
         (vec!["trace", &wrong, "--columns", "speed=1"], "unknown quantity \"speed\"", 2),
         (vec!["trace", &wrong, "--columns", "op=kind"], "there is no column \"kind\"", 3),
-        (vec!["trace", &wrong, "--merge-within", "2h"], "must be a time up to an hour", 2),
+        (vec!["trace", &wrong, "--merge-within", "2h"], "must be a time of at most an hour", 2),
         (vec!["trace", &wrong, "--csv", "--json"], "cannot be used with", 2),
-        (vec!["trace", &wrong, "--to", "xls", "x"], "unknown format; the formats are parquet, csv, fio", 2),
+        (
+            vec!["trace", &wrong, "--to", "xls", "x"],
+            "unknown format xls; the formats are parquet, csv, fio",
+            2,
+        ),
         (vec!["trace", &torn], "torn.gz: cannot read the trace", 3),
         (vec!["trace", &missing], "No such file", 3),
-        (vec!["trace", &wrong, "--unit", "5000"], "must be a power of two from 512 to 1MiB", 2),
-        (vec!["trace", &wrong, "--started-at", "100"], "must be a multiple of 512 bytes", 2),
+        (vec!["trace", &wrong, "--unit", "5000"], "must be a power of two from 512 bytes to 1MiB", 2),
+        (vec!["trace", &wrong, "--started-at", "100"], "--started-at 100 is not a multiple of 512 bytes", 2),
         (vec!["trace"], "required", 2),
     ] {
         let run = straddle(&arguments);

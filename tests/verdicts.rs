@@ -252,7 +252,7 @@ fn what_cannot_be_read_through_is_an_error_at_its_byte() {
         let run = output(&mut command, "");
         assert_eq!(run.status.code(), Some(3), "{}", transcript(&run));
         assert!(
-            transcript(&run).contains("nowhere (set TMPDIR to another directory)"),
+            transcript(&run).contains("nowhere (to use another directory, set TMPDIR)"),
             "{}",
             transcript(&run)
         );

@@ -42,7 +42,7 @@ fn the_lab_is_another_program_and_may_be_missing() {
         let said = String::from_utf8(missing.stderr).unwrap();
         assert_eq!(missing.status.code(), Some(2), "{line:?}: {said}");
         assert!(
-            said.starts_with("straddle: straddle-lab, which runs this command, is not installed"),
+            said.starts_with("straddle: straddle-lab, which runs this command, is neither installed"),
             "{said}"
         );
         assert_eq!(said.lines().count(), 1, "{said}");
@@ -85,7 +85,7 @@ fn the_lab_program_runs_its_own_commands_only() {
     let other = Command::new(STRADDLE_LAB).args(["drive", "list"]).output().unwrap();
     assert_eq!(other.status.code(), Some(2));
     let said = String::from_utf8(other.stderr).unwrap();
-    assert!(said.contains("straddle runs the rest"), "{said}");
+    assert!(said.contains("for other commands, use straddle"), "{said}");
 }
 
 /// Completions offer the experiments without the crate that has them.

@@ -26,11 +26,11 @@ fn what_is_not_understood_is_said_in_words() {
     fs::write(&other, [0_u8; 4096]).unwrap();
     let other = other.to_str().unwrap();
     for (words, code, said) in [
-        (&["realign", image, "--partition", "x"][..], 2, "not a partition number"),
-        (&["realign", image, "--partition", "0"], 2, "not a partition number"),
-        (&["plan", image, "--delete", "1,x"], 2, "not a partition number"),
-        (&["undo", other, "--write", image], 3, "it is not a backup written by straddle apply"),
-        (&["apply", other, "--write", image], 3, "it is not a straddle plan"),
+        (&["realign", image, "--partition", "x"][..], 2, "must be a partition number"),
+        (&["realign", image, "--partition", "0"], 2, "must be a partition number"),
+        (&["plan", image, "--delete", "1,x"], 2, "must be a partition number"),
+        (&["undo", other, "--write", image], 3, "the file is not a backup written by 'straddle apply'"),
+        (&["apply", other, "--write", image], 3, "the file is not a straddle plan"),
         (&["plan", image, "--table", "gpt", "--part", "1MiB,name=a,name=b"], 2, "'name' is specified twice"),
         (&["plan", image, "--table", "mbr", "--part", "1MiB,boot,boot"], 2, "'boot' is specified twice"),
     ] {

@@ -56,7 +56,7 @@ fn a_folder_stands_for_the_images_below_it() {
     let folder = dir.path().to_str().unwrap();
     let empty = straddle(&["check", folder]);
     assert!(
-        empty.code == 3 && empty.err.contains("no file in this directory has the extension of an image"),
+        empty.code == 3 && empty.err.contains("no file in this directory has the extension of a disk image"),
         "{}",
         empty.err
     );
@@ -177,6 +177,6 @@ fn errors_are_about_what_was_named() {
         fs::OpenOptions::new().write(true).open(&packed).unwrap().set_len(300_000).unwrap();
         let run = straddle(&["check", packed.to_str().unwrap()]);
         assert_eq!(run.code, 3, "{}", run.err);
-        assert!(run.err.contains("of the file: it is truncated\n"), "{}", run.err);
+        assert!(run.err.contains("of the file: the file is truncated\n"), "{}", run.err);
     }
 }

@@ -232,7 +232,7 @@ fn failures(out: &Path) {
     for (name, status, says) in [
         ("unmounted", "3", "mount -t tracefs"),
         ("file", "2", "not a block device"),
-        ("user", "3", "needs root"),
+        ("user", "3", "run as root"),
         ("full", "3", "No space left on device"),
         ("gone", "3", "the disk was removed"),
     ] {

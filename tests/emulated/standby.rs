@@ -52,7 +52,9 @@ fn judge(out: &Path) {
     let disks: Vec<&str> = disks.split_whitespace().collect();
     let blank = "nothing to check: no partition table and no contents";
     let blank = ("blank".to_owned(), Some(blank.to_owned()));
-    let not_judged = |how: &str| ("not_judged".to_owned(), Some(format!("in standby: not read ({how})")));
+    let not_judged = |how: &str| {
+        ("not_judged".to_owned(), Some(format!("the disk is in standby, so it was not read ({how})")))
+    };
 
     // QEMU's disk answers CHECK POWER MODE as hdparm shows, and is read.
     assert!(read("hdparm").contains("active/idle"), "{}", read("hdparm"));
@@ -60,7 +62,10 @@ fn judge(out: &Path) {
 
     assert_eq!(targets("stopped"), [not_judged("SCSI: stopped"), blank.clone()]);
     assert_eq!((read("before").trim(), read("after").trim()), ("stopped", "stopped"));
-    let said = format!("straddle: /dev/{}: not judged: in standby: not read (SCSI: stopped)\n", disks[1]);
+    let said = format!(
+        "straddle: /dev/{}: not judged: the disk is in standby, so it was not read (SCSI: stopped)\n",
+        disks[1]
+    );
     assert_eq!((read("text.err"), read("text.rc").trim()), (said, "0"));
     let metric = format!("straddle_target_judged{{target=\"/dev/{}\"}} 0\n", disks[1]);
     assert!(read("metrics.out").contains(&metric), "{}", read("metrics.out"));

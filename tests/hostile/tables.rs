@@ -138,11 +138,13 @@ fn entry_arrays_that_nobody_could_store() {
         (1 << 25, 128),
     ] {
         Gpt { entry_count, entry_size, ..good.clone() }.write(&image);
-        check(&image).ended(&[1]).says("primary at byte 512").says(image.to_str().unwrap());
+        check(&image).ended(&[1]).says("the primary one at byte 512").says(image.to_str().unwrap());
     }
     for header_size in [0, 1, 91, 513, u32::MAX] {
         Gpt { header_size, ..good.clone() }.write(&image);
-        check(&image).ended(&[1]).says(&format!("the header says that it is {header_size} bytes long"));
+        check(&image)
+            .ended(&[1])
+            .says(&format!("the recorded length of the header, {header_size} bytes, is not valid"));
     }
 }
 
@@ -151,10 +153,10 @@ fn partitions_that_cannot_be() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("disk.img");
     for (partitions, says) in [
-        (vec![(4096, 2048)], "it ends (LBA 2048) before it starts (LBA 4096)"),
-        (vec![(2048, u64::MAX)], "does not fit in 64 bits"),
-        (vec![(u64::MAX, u64::MAX)], "does not fit in 64 bits"),
-        (vec![(0, u64::MAX)], "does not fit in 64 bits"),
+        (vec![(4096, 2048)], "the partition ends (LBA 2048) before it starts (LBA 4096)"),
+        (vec![(2048, u64::MAX)], "is beyond byte 2^64"),
+        (vec![(u64::MAX, u64::MAX)], "is beyond byte 2^64"),
+        (vec![(0, u64::MAX)], "is beyond byte 2^64"),
         (vec![(2048, (u64::MAX >> 9) - 1)], "reaches past the end of the disk"),
         (vec![(2048, 1 << 30)], "reaches past the end of the disk"),
         (vec![(2048, 8191), (4096, 6143)], "overlaps partition 2 from byte 2097152"),

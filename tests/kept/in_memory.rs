@@ -140,7 +140,7 @@ fn every_command_says_that_what_a_power_failure_needs_is_in_memory() {
             assert_eq!(warnings, usize::from(expected.is_some()), "{words:?} {place}: {said}");
             if let Some(expected) = expected {
                 let begin = format!("warning: {file}: the {what} {expected}");
-                let end = format!("), and would then be lost in a power failure or restart; use {instead}");
+                let end = format!("), and so could be lost in a power failure or restart; use {instead}");
                 assert!(said.contains(&begin) && said.contains(&end), "{words:?} {place}: {said}");
             }
         }

@@ -192,7 +192,7 @@ fn a_partition_beside_such_contents_or_round_them_is_planned() {
         ("--add 20MiB --start 45056s", "a multiple of"),
         (
             "--add 20MiB --start 2048s",
-            "partition 2 starts at existing contents, and makes them accessible: ext4 \"KEEPME\"",
+            "partition 2 starts at existing contents and makes them accessible: ext4 \"KEEPME\"",
         ),
         ("--table gpt --part 20MiB", "partition 1: no known content"),
         ("--table gpt --part 8MiB", "outside partitions: ext4 \"KEEPME\""),
@@ -249,7 +249,8 @@ fn a_backup_in_the_way_of_a_new_partition_is_named() {
         assert!(
             code != 0
                 && said.contains(
-                    "--relocate-backup moves it to the end of the disk, which makes another 192 MiB usable"
+                    "--relocate-backup would move it to the end of the disk, which makes another 192 MiB \
+                     usable"
                 ),
             "{size}: {said}"
         );

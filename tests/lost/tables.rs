@@ -73,7 +73,10 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         let (status, said) = run(&dir, &format!("plan disk.img {wanted} --save plan.json"));
         assert_eq!(status, 4, "{what}: {said}");
         assert!(said.contains(&format!("would overwrite data at byte {at}, ")), "{what}: {said}");
-        assert!(said.contains("--wipe allows this") && !dir.join("plan.json").exists(), "{what}: {said}");
+        assert!(
+            said.contains("to allow this, use --wipe") && !dir.join("plan.json").exists(),
+            "{what}: {said}"
+        );
         assert_eq!(shell("sha256sum disk.img", dir.path()), before, "{what}");
         let (status, said) = run(&dir, &format!("plan disk.img {wanted} --wipe --save plan.json"));
         let said = text(said.as_bytes()).split_whitespace().collect::<Vec<_>>().join(" ");

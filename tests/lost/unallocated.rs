@@ -215,7 +215,7 @@ fn what_is_not_understood_is_not_shortened_nor_moved_by_other_tools() {
         ] {
             let (status, said) = run(&dir, words);
             assert!(
-                status == 4 || said.contains("is not moved: it holds a partition table"),
+                status == 4 || said.contains("is not moved, because it holds a partition table"),
                 "{kind}: {words:?}: {said}"
             );
         }

@@ -111,7 +111,7 @@ fn whoever_comes_below_a_device_during_a_run_is_noticed() {
         let again = format!("{command} on {}, {} opened", target.display(), theirs.display());
         assert_eq!(ended.status.code(), Some(4), "{again}: {}", transcript(&ended));
         assert!(
-            transcript(&ended).contains("opened it, or had it open for writing, between"),
+            transcript(&ended).contains("opened the target, or had it open for writing, between"),
             "{again}: {}",
             transcript(&ended)
         );
@@ -146,7 +146,7 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
     let Some(device) = Loop::over(&path) else { return };
     let theirs = File::open(&path).unwrap();
     rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    let said = ["in use", "has locked", "disk.img, the file below it"];
+    let said = ["in use", "has locked", "disk.img, the file below the target"];
     refused(&bench(&dir, &device.0, &["--used"]).output().unwrap(), &said);
     let written = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
     refused(&written, &said);
@@ -190,7 +190,7 @@ fn another_disk_at_the_same_number_is_not_written_by_force() {
     for options in [&[][..], &["--force"]] {
         let refused = restore(options);
         assert_eq!(refused.status.code(), Some(3), "{}", transcript(&refused));
-        assert!(transcript(&refused).contains("it has been replaced"), "{}", transcript(&refused));
+        assert!(transcript(&refused).contains("the target has been replaced"), "{}", transcript(&refused));
         assert_eq!(complete(&dir), 1);
     }
     drop(device);
@@ -337,7 +337,7 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
         ("apply", 4, &["nothing was written", "vda1", behind]),
         ("below", 4, &["vda", behind]),
         ("free", 4, &["vda", behind]),
-        ("open", 4, &["nothing was written", "one of its partitions is open", "BLKRRPART"]),
+        ("open", 4, &["nothing was written", "a partition of the disk is open", "BLKRRPART"]),
         ("locked", 4, &["vda", "in use", "locked"]),
         ("held", 4, &["vda", "in use", "open for writing"]),
         ("disturbed", 4, &["/dev/vda"]),

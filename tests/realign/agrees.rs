@@ -149,7 +149,7 @@ fn agree(folder: &Path, image: &Path, drive: &str, what: &str) -> &'static str {
         for partition in list(&report, "partitions") {
             let number = number(partition, "number");
             let is_off = !self::number(partition, "start_lba").is_multiple_of(8);
-            let stays = words.contains(&format!("partition {number} is not moved: "));
+            let stays = words.contains(&format!("partition {number} is not moved, because "));
             assert!(!(stays && printed.contains(&number)), "{what}\n{words}");
             assert!(stays || printed.contains(&number) || !is_off, "{what}: {number}\n{words}");
         }

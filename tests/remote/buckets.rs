@@ -135,14 +135,14 @@ fn a_wrong_answer_in_a_bucket_is_an_error() {
         ("endless-header", "its response header is longer than 32768 bytes"),
         ("garbage", "sent an invalid HTTP response"),
         ("redirects-to-file", "redirects a signed request"),
-        ("changes", "it changed while it was being read (HTTP status 412)"),
-        ("changes-quietly", "it changed while it was being read (its ETag differs)"),
+        ("changes", "the object changed while it was being read (HTTP status 412)"),
+        ("changes-quietly", "the object changed while it was being read (the ETag differs)"),
         ("wrong-start", "sent a different range than bytes 0 to 65535: bytes 1-65536/1000000"),
         ("no-size", "sent a different range than"),
         ("huge-size", "sent a different range than"),
         ("huge-end", "sent a different range than"),
         ("odd-range", "sent an invalid HTTP response"),
-        ("no-range", "it has no Content-Range"),
+        ("no-range", "the response has no Content-Range"),
     ];
     for store in STORES {
         let server = Server::start(dir.path());
@@ -172,7 +172,7 @@ fn what_is_missing_in_the_environment_is_said() {
     let run = ran(&mut command, &["check", "s3://right/disk.img"]);
     assert_eq!(run.code, 3);
     let said = flat(&run.err);
-    assert!(said.contains(&format!("no credentials from {}", server.host)), "{said}");
+    assert!(said.contains(&format!("cannot get credentials from {}", server.host)), "{said}");
     assert!(said.contains("AWS_SKIP_SIGNATURE=true for public objects") && said.contains("404"), "{said}");
     let clear = ran(
         straddle(dir.path()).env("AWS_ENDPOINT", &host).env("AWS_SKIP_SIGNATURE", "true"),
@@ -190,7 +190,7 @@ fn what_is_missing_in_the_environment_is_said() {
         &["check", "s3://other-region/disk.img"],
     );
     assert!(
-        flat(&region.err).contains("the bucket is in the region eu-west-7: set AWS_REGION"),
+        flat(&region.err).contains("the bucket is in another region; set AWS_REGION=eu-west-7"),
         "{}",
         region.err
     );
@@ -200,7 +200,7 @@ fn what_is_missing_in_the_environment_is_said() {
             &["check", &format!("s3://right/{key}")],
         );
         assert_eq!(run.code, 3, "{key}: {}", run.all());
-        assert!(flat(&run.err).contains("keys with empty parts"), "{}", run.err);
+        assert!(flat(&run.err).contains("a key with an empty part"), "{}", run.err);
     }
 }
 

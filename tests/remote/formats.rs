@@ -201,7 +201,8 @@ fn compressed_objects_and_archives_are_not_fetched() {
         let run = ran(&mut straddle(dir.path()), &["check", &url]);
         assert_eq!(run.code, 3, "{}", run.all());
         let said = format!(
-            "not judged: it is {what}, which would have to be downloaded completely: curl -fL -o {name} {url}"
+            "not judged: it is {what}, which straddle would have to download completely: curl -fL -o {name} \
+             {url}"
         );
         assert!(run.err.contains(&said), "{said} is not in {}", run.err);
     }

@@ -24,11 +24,11 @@ const ENDS: &[(&str, &str)] = &[
     ("/code/disk.img", "returned 403 Forbidden (AccessDenied)"),
     (
         "/ignores-ranges/disk.img",
-        "ignores range requests, so the whole object would have to be downloaded, 1 TiB",
+        "ignores range requests, so straddle would have to download the whole object, 1 TiB",
     ),
     (
         "/ignores-ranges-chunked/disk.img",
-        "ignores range requests, so the whole object would have to be downloaded",
+        "ignores range requests, so straddle would have to download the whole object",
     ),
     ("/truncates/disk.img", "sent 32768 bytes, but announced 65536"),
     ("/short/disk.img", "sent 1000 bytes, but announced 65536"),
@@ -43,9 +43,9 @@ const ENDS: &[(&str, &str)] = &[
     ("/redirects-to-file/disk.img", "redirects to file:, which is not followed"),
     ("/redirects-to-ftp/disk.img", "redirects to ftp:, which is not followed"),
     ("/redirects-to-nowhere/disk.img", "redirects without naming a new address"),
-    ("/changes/disk.img", "it changed while it was being read (HTTP status 412)"),
-    ("/changes-quietly/disk.img", "it changed while it was being read (its ETag differs)"),
-    ("/changes-date/disk.img", "it changed while it was being read (its date differs)"),
+    ("/changes/disk.img", "the object changed while it was being read (HTTP status 412)"),
+    ("/changes-quietly/disk.img", "the object changed while it was being read (the ETag differs)"),
+    ("/changes-date/disk.img", "the object changed while it was being read (the modification time differs)"),
     ("/wrong-start/disk.img", "sent a different range than bytes 0 to 65535: bytes 1-65536/1000000"),
     ("/wrong-end/disk.img", "sent a different range than bytes 0 to 65535: bytes 0-1/1000000"),
     ("/wrong-size/disk.img", "sent a different range than bytes 0 to 65535: bytes 0-65535/10"),
@@ -54,8 +54,8 @@ const ENDS: &[(&str, &str)] = &[
     ("/huge-end/disk.img", "sent a different range than"),
     ("/odd-range/disk.img", "sent an invalid HTTP response"),
     ("/odd-unit/disk.img", "sent a different range than bytes 0 to 65535: lines 0-65535/1000000"),
-    ("/no-range/disk.img", "it has no Content-Range"),
-    ("/many-ranges/disk.img", "it has no Content-Range"),
+    ("/no-range/disk.img", "the response has no Content-Range"),
+    ("/many-ranges/disk.img", "the response has no Content-Range"),
 ];
 
 /// Those whose answer does not end.
@@ -125,7 +125,7 @@ fn an_answer_that_does_not_end_is_left_after_the_time_limit() {
     for target in run.targets() {
         let error = word(&target, "error");
         let said = ["did not respond in time", "timed out after 1 seconds (--time-limit)"];
-        assert!(error.starts_with("byte 0: cannot fetch: "), "{error}");
+        assert!(error.starts_with("cannot fetch byte 0: "), "{error}");
         assert!(said.iter().any(|said| error.contains(said)), "{}: {error}", target["target"]);
     }
 }
@@ -150,7 +150,7 @@ fn a_server_that_is_not_there_is_an_error() {
     for (url, wanted) in urls {
         let run = ran(straddle(dir.path()).env("SSL_CERT_FILE", dir.join("ca.pem")), &["check", &url]);
         assert_eq!(run.code, 3, "{}", run.all());
-        assert!(run.err.contains(&format!("straddle: {url}: byte 0: cannot fetch: ")), "{}", run.err);
+        assert!(run.err.contains(&format!("straddle: {url}: cannot fetch byte 0: ")), "{}", run.err);
         assert!(run.err.contains(wanted), "{}", run.err);
     }
 }

@@ -55,12 +55,12 @@ fn an_address_that_is_none_is_an_error_of_its_target() {
     crate::tools::write_table(&image, 512, "label: gpt\nstart=2048, size=40000\n");
     for (address, shown, why) in [
         ("https://", "https://", "has no host"),
-        ("http://me:SECRET@localhost/x", "http://localhost/x", "not sent unencrypted"),
+        ("http://me:SECRET@localhost/x", "http://localhost/x", "never sent unencrypted"),
         ("https://host/a\u{1b}[2Jb", r"https://host/a\u{1b}[2Jb", "a control character"),
         ("https://host/a#SECRET", "https://host/a?…", "cannot contain '#'"),
         ("s3://bucket", "s3://bucket", "has no key"),
         ("az://container/x?sig=SECRET", "az://container/x?…", "a signed URL"),
-        ("gs://me:SECRET@bucket/x", "gs://bucket/x", "credentials come from the environment"),
+        ("gs://me:SECRET@bucket/x", "gs://bucket/x", "credentials from environment variables"),
     ] {
         let run = ran(&mut straddle(dir.path()), &["check", "--json", address, "disk.img"]);
         assert_eq!(run.code, 3, "{}", run.all());

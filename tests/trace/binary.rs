@@ -246,7 +246,7 @@ fn a_damaged_record_is_named_with_its_byte() {
     );
     let mut magic = good.clone();
     magic[100] = 9;
-    wrong("magic", &magic, "magic: record 3 (byte 100): its first four bytes are 0x");
+    wrong("magic", &magic, "magic: record 3 (byte 100): the record starts with 0x");
     let none = dir.path().join("none.csv");
     fs::write(&none, "1,W,0,1,1\n").unwrap();
     let run = straddle(&["trace", none.to_str().unwrap(), "--format", "blktrace"]);

@@ -35,7 +35,7 @@ fn a_bomb_takes_no_more_memory_than_any_trace() {
         made(&format!("head -c 2000000000 /dev/zero | {program} -c > {name}"));
         let (code, error) = limited(&dir, name);
         assert_eq!(code, Some(3), "{name}: {error}");
-        assert!(error.contains(":1 (byte 0): a line longer than 65536 bytes"), "{name}: {error}");
+        assert!(error.contains(":1 (byte 0): the line is longer than 65536 bytes"), "{name}: {error}");
     }
     let length = if is_sampled() { 36_000_000 } else { 360_000_000 };
     made(&format!("yes 1,W,0,512,1 | head -c {length} | gzip -1 -c > lines.gz"));

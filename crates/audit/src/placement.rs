@@ -109,7 +109,7 @@ fn of_start(context: &Context<'_>, partition: &Partition) -> OfStart {
     found.extend(atomic(context, partition));
     found.retain(|finding| finding.severity > Severity::Advice);
     if stays {
-        return OfStart::Stays("its contents are aligned there".to_owned());
+        return OfStart::Stays("its contents are aligned at their present position".to_owned());
     }
     if found.is_empty() {
         return OfStart::OnBoundary(layers::misaligned(context, partition));

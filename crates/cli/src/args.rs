@@ -136,7 +136,7 @@ pub fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 pub(crate) fn partition_number(text: &str) -> Result<u32, String> {
     let number = text.trim().parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "not a partition number".to_owned())
+    number.ok_or_else(|| "must be a partition number".to_owned())
 }
 
 /// When to colour.
@@ -242,7 +242,7 @@ pub(crate) fn place(text: &str) -> Result<ByteCount, String> {
         return parse_size(text).map_err(|error| error.to_string());
     };
     let byte = Lba::new(sector).to_bytes(KERNEL_SECTOR);
-    byte.map(|byte| ByteCount::new(byte.get())).ok_or_else(|| format!("sector {sector} is past 2^64 bytes"))
+    byte.map(|byte| ByteCount::new(byte.get())).ok_or_else(|| format!("sector {sector} is beyond byte 2^64"))
 }
 
 /// Parses any text, and completes to these names.
@@ -286,13 +286,13 @@ pub(crate) fn named<T: Clone + Send + Sync>(
 pub(crate) fn number(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| format!("not a number from {} to {}", range.start(), range.end()))
+        number.ok_or_else(|| format!("must be a number from {} to {}", range.start(), range.end()))
     }
 }
 
 pub(crate) fn positive_size(text: &str) -> Result<ByteCount, String> {
     match parse_size(text) {
-        Ok(ByteCount::ZERO) => Err("it must not be zero".to_owned()),
+        Ok(ByteCount::ZERO) => Err("must not be zero".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }

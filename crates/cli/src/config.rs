@@ -70,8 +70,8 @@ fn unnamed() -> io::Result<Option<String>> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::LOOP) => {
-            let message = "symbolic links are not followed, because another user may have created this one; \
-                           name the file with --config";
+            let message = "the file is a symbolic link, which another user may have created, so it was not \
+                           read; to read it, name it with --config";
             return Err(io::Error::other(message));
         }
         Err(error) => return Err(error),
@@ -107,8 +107,8 @@ impl Source<'_> {
         let fail_on = |text: &str| {
             let known =
                 |word: &str| FAIL_ON.iter().find(|(name, ..)| *name == word.trim()).map(|(.., on)| *on);
-            let message =
-                "fail-on must be advice, warning or error, optionally with blank: \"warning,blank\"";
+            let message = "fail-on must be \"advice\", \"warning\" or \"error\", optionally with blank, such \
+                           as \"warning,blank\"";
             text.split(',').map(known).collect::<Option<Vec<_>>>().ok_or_else(|| message.to_owned())
         };
         let on = self.value(file.fail_on.as_ref(), fail_on)?;

@@ -21,8 +21,7 @@ pub(crate) fn warn((what, instead): (&str, &str), file: &Path, target: &Path) {
         return;
     }
     output::complain(&format!(
-        "warning: {}: the {what} {kind}, and would then be lost in a power failure or restart; use a \
-         {instead}",
+        "warning: {}: the {what} {kind}, and so could be lost in a power failure or restart; use a {instead}",
         file.display()
     ));
 }

@@ -27,7 +27,7 @@ pub(crate) fn text_of(file: impl Read, largest: u64) -> io::Result<String> {
     if u64::try_from(read).is_ok_and(|read| read <= largest) {
         return Ok(text);
     }
-    let message = format!("it is larger than {largest} bytes");
+    let message = format!("the file is larger than the limit of {largest} bytes");
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 

@@ -107,7 +107,7 @@ impl Known {
         Drive::open(text).map(Self::Model).map_err(|error| {
             // A path is looked for as a profile, and the error says so.
             let is_path = text.contains('/') || Path::new(text).exists();
-            let no_file = if is_path { "" } else { "; no file has that name either" };
+            let no_file = if is_path { "" } else { "; there is also no file of that name" };
             format!("{}{no_file}", target::shown(&error))
         })
     }
@@ -123,7 +123,7 @@ pub(crate) fn load(path: &str) -> Result<Measured, String> {
     let measured: Measured = read_written(path, "--save", MAX_FILE)?;
     if measured.schema != SCHEMA {
         return Err(format!(
-            "{path}: uses schema {}, but this version of straddle reads schema {SCHEMA}",
+            "{path}: the file uses schema {}, but this version of straddle reads schema {SCHEMA}",
             measured.schema
         ));
     }
@@ -159,7 +159,9 @@ pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
     let drive = Known::parse(text)?;
     let assume = match &drive {
         Known::Probe(measured) if !measured.cost.is_some_and(|ratio| ratio.is_finite() && ratio > 0.0) => {
-            return Err(format!("{text}: the probe could not measure the cost of a misaligned write"));
+            return Err(format!(
+                "{text}: contains no cost of a misaligned write, because the probe could not measure it"
+            ));
         }
         Known::Probe(measured) => measured.assume(text)?,
         Known::Model(Drive { profile, .. }) => assume_drive(profile).map_err(|error| with_causes(&error))?,
@@ -192,8 +194,8 @@ impl Pricing {
             None if is_only && !is_priced && !partitions.is_empty() => {
                 let name = examined.name();
                 return Some(format!(
-                    "note: {name}: no extra cost on {drive}, because every partition starts on a boundary of \
-                     its {unit} units"
+                    "note: {name}: no extra cost on {drive}, because every partition starts on a {unit} \
+                     boundary of that drive"
                 ));
             }
             _ => return None,

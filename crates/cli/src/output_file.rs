@@ -58,7 +58,7 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
         Err(error) => return Err(error).with_context(failed),
     };
     if found.file_type().is_block_device() {
-        return refuse(format!("{}: is a block device; specify a file name", path.display()));
+        return refuse(format!("{}: is a block device; choose a file for the output", path.display()));
     }
     let read = READ.lock().map(|read| read.clone()).unwrap_or_default();
     let mut inputs = inputs.iter().copied().chain(read.iter().map(PathBuf::as_path));
@@ -66,7 +66,7 @@ pub fn check(path: &Path, inputs: &[&Path]) -> Result<()> {
     let is_same = |input: &&Path| fs::metadata(input).is_ok_and(|input| FileId::of(&input) == own);
     if let Some(input) = inputs.find(is_same).filter(|_| found.is_file()) {
         return refuse(format!(
-            "{}: is also an input ({}); choose another output file",
+            "{}: is the same file as the input {}; choose another output file",
             path.display(),
             input.display()
         ));

@@ -156,7 +156,7 @@ pub(crate) fn load(path: &str) -> Result<SharedFile, String> {
     let reads = SchemaOf::ProbeShare.version();
     if shared.schema != reads {
         return Err(format!(
-            "{path}: uses schema {}, but this version of straddle reads {reads}",
+            "{path}: the file uses schema {}, but this version of straddle reads schema {reads}",
             shared.schema
         ));
     }

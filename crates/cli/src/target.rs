@@ -80,7 +80,8 @@ impl TargetSpec {
         match self {
             Self::Modelled(drive) => Ok(drive),
             Self::Path(_) => Err(UsageError(format!(
-                "{self}: {command} works only on modelled drives (straddle drive list)"
+                "{self}: is not a modelled drive, but '{command}' works only on modelled drives ('straddle \
+                 drive list' lists them)"
             ))),
         }
     }
@@ -115,7 +116,7 @@ pub(crate) fn targets() -> impl TypedValueParser<Value = TargetSpec> {
     Local(names()).try_map(|text| {
         let path = PathBuf::from(text);
         match misspelt(&path) {
-            _ if path.as_os_str().is_empty() => Err("a target's name is empty".to_owned()),
+            _ if path.as_os_str().is_empty() => Err("the name of a target is empty".to_owned()),
             Some(drive) => Err(did_you_mean(drive)),
             None => TargetSpec::parse(path).map_err(|error| shown(&error)),
         }
@@ -149,7 +150,9 @@ pub(crate) fn redacted(path: &Path) -> Option<String> {
 
 pub(crate) fn backing_files() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
-        let refused = |shown| UsageError(format!("{shown}: --allow-backing accepts only local files"));
+        let refused = |shown| {
+            UsageError(format!("{shown}: is on a server, but --allow-backing accepts only local files"))
+        };
         redacted(&path).map_or(Ok(path), |shown| Err(refused(shown)))
     })
 }

@@ -56,14 +56,15 @@ impl Scheme {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AddressError {
-    #[error("a URL cannot contain {0}: write {1} instead")]
+    #[error("a URL cannot contain {0}; write {1} instead")]
     Character(&'static str, &'static str),
-    #[error("has no {0}; the form is {1}")]
+    #[error("the address has no {0}; use the form {1}")]
     Missing(&'static str, &'static str),
     #[error("a user name and password {0}")]
     User(&'static str),
     #[error(
-        "the host is not valid: use only letters, digits, '-' and '.', and ':' before a port (IDNA: xn--...)"
+        "the host or bucket is not valid; use only letters, digits, '-' and '.', with ':' before a port (for \
+         IDNA, the xn-- form)"
     )]
     Host,
 }
@@ -120,7 +121,7 @@ impl Address {
             return Err(AddressError::Missing("host", "https://HOST/PATH"));
         }
         if user.is_some() && scheme == Scheme::Http {
-            return Err(AddressError::User("are not sent unencrypted: use https"));
+            return Err(AddressError::User("are never sent unencrypted; use https"));
         }
         if !is_host(authority) {
             return Err(AddressError::Host);
@@ -134,12 +135,16 @@ impl Address {
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.contains('@') {
             return Err(AddressError::User(
-                "do not belong in the address: credentials come from the environment",
+                "cannot be part of the address of a bucket; straddle reads credentials from environment \
+                 variables",
             ));
         }
         // What follows may be a pasted signature, and would be shown with the key.
         if rest.contains(['?', '#']) {
-            return Err(AddressError::Character("'?' or '#' here", "a signed URL as https://..."));
+            return Err(AddressError::Character(
+                "'?' or '#' after the name of a bucket",
+                "a signed URL as https://...",
+            ));
         }
         if bucket.is_empty() {
             return Err(AddressError::Missing("bucket", "s3://BUCKET/KEY"));

@@ -30,13 +30,13 @@ pub struct Assume {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AssumeError {
-    #[error("'{0}' is unknown: use 512n, 512e, 4kn, or key=size with one of these keys: {KEYS}")]
+    #[error("'{0}' is unknown; use 512n, 512e, 4kn, or key=size with one of the keys {KEYS}")]
     UnknownWord(String),
     #[error("{key}")]
     Size { key: String, source: ParseSizeError },
     #[error("logical")]
     Logical(#[source] BlockSizeError),
-    #[error("{0} is specified twice")]
+    #[error("'{0}' is specified twice")]
     Twice(String),
     #[error("{key}={value}: {why}")]
     Impossible { key: &'static str, value: u64, why: &'static str },
@@ -131,43 +131,56 @@ impl Assume {
         let sizes = self.figures().into_iter().filter_map(|(key, size)| Some((key, size?)));
         for (key, size) in sizes.filter(|(key, _)| !["logical", "offset", "atomic-boundary"].contains(key)) {
             if size == ByteCount::ZERO {
-                return reject(key, size, "it must not be zero");
+                return reject(key, size, "the size must not be zero");
             }
             if size.get() > MAX_SIZE {
-                return reject(key, size, "it is over 4 GiB");
+                return reject(key, size, "the size must not exceed 4 GiB");
             }
             if !size.is_multiple_of(ByteCount::new(512)) {
-                return reject(key, size, "not a multiple of 512");
+                return reject(key, size, "the size must be a multiple of 512 bytes");
             }
             // An optimal I/O size is judged later, as one that a device reports.
             if key != "io-opt" && size.is_multiple_of(ALL_ONES) {
-                return reject(key, size, "it is 65535 blocks of 512 bytes (a 16-bit field of all ones)");
+                return reject(
+                    key,
+                    size,
+                    "the size is a multiple of 65535 blocks of 512 bytes, as if from a 16-bit field of all \
+                     ones",
+                );
             }
         }
         if let Some(physical) = self.physical {
             if !physical.get().is_power_of_two() {
-                return reject("physical", physical, "a physical sector must be a power of two");
+                return reject("physical", physical, "a physical sector must be a power of two in bytes");
             }
             if self.logical.is_some_and(|logical| physical < logical.bytes()) {
-                return reject("physical", physical, "it is smaller than the logical sector");
+                return reject(
+                    "physical",
+                    physical,
+                    "a physical sector must not be smaller than the logical one",
+                );
             }
         }
         if let Some(offset) = self.offset {
             if offset >= self.physical.unwrap_or(ByteCount::new(4096)) {
-                return reject("offset", offset, "it must be less than the physical sector");
+                return reject("offset", offset, "the offset must be less than the physical sector size");
             }
             if !offset.is_multiple_of(self.logical.unwrap_or(BlockSize::B512).bytes()) {
-                return reject("offset", offset, "not a multiple of the logical sector");
+                return reject("offset", offset, "the offset must be a multiple of the logical sector size");
             }
         }
         match (self.atomic, self.atomic_boundary) {
-            (None, Some(boundary)) => reject("atomic-boundary", boundary, "it also needs atomic="),
+            (None, Some(boundary)) => {
+                reject("atomic-boundary", boundary, "atomic-boundary= requires atomic=")
+            }
             (Some(unit), _) if !unit.get().is_power_of_two() => {
-                reject("atomic", unit, "an atomic write unit must be a power of two")
+                reject("atomic", unit, "an atomic write unit must be a power of two in bytes")
             }
-            (Some(unit), Some(boundary)) if boundary.get() != 0 && !boundary.is_multiple_of(unit) => {
-                reject("atomic-boundary", boundary, "not a multiple of the atomic unit")
-            }
+            (Some(unit), Some(boundary)) if boundary.get() != 0 && !boundary.is_multiple_of(unit) => reject(
+                "atomic-boundary",
+                boundary,
+                "the boundary must be a multiple of the atomic write unit",
+            ),
             _ => Ok(self),
         }
     }

@@ -81,13 +81,13 @@ impl FileId {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum LockError {
-    #[error("another program has locked it")]
+    #[error("another program has locked the file or device")]
     Locked,
-    #[error("another program has it open")]
+    #[error("another program has opened the file or device")]
     Opened,
     #[error("{0}")]
     Used(String),
-    #[error("cannot lock")]
+    #[error("cannot lock the file or device")]
     Io(#[source] io::Error),
 }
 
@@ -186,7 +186,10 @@ impl Claim {
             let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | claims).bits().cast_signed();
             let opened = OpenOptions::new().read(true).write(!id.is_device()).custom_flags(flags).open(&path);
             let used = |how: &str, what: &str| {
-                LockError::Used(format!("another program {how} {}, the {what} below it", path.display()))
+                LockError::Used(format!(
+                    "another program {how} {}, the {what} below the target",
+                    path.display()
+                ))
             };
             if id.is_device() && opened.as_ref().is_err_and(is_busy) {
                 let uses = machine.uses_of(metadata, &path);

@@ -150,7 +150,7 @@ fn of_kernel<T: Copy + PartialEq>(
     (attribute, shown): (&'static str, Option<T>),
     (request, answered): (&'static str, Option<T>),
 ) -> Option<Figure<T>> {
-    const SAME: &str = "both are from the kernel; sysfs is preferred";
+    const SAME: &str = "both values are from the kernel; the one from sysfs is used";
     let mut figure = None;
     claim(&mut figure, shown, Source::Sysfs(attribute), SAME);
     claim(&mut figure, answered, Source::Ioctl(request), SAME);
@@ -206,7 +206,7 @@ pub(crate) fn alignment_offset(text: &str) -> Option<AlignmentOffset> {
 }
 
 fn identified_sectors(topology: &mut Topology, answers: &Answers) {
-    const BELONGS: &str = "it matches the physical sector size in use";
+    const BELONGS: &str = "this offset matches the physical sector size in use";
     const KERNELS: &str = "the kernel's value is used, because other tools use it too";
     let mut compare = |physical: ByteCount, offset: Option<ByteCount>, sector: Source, shift: Source| {
         let offset = offset.map(AlignmentOffset::Bytes);
@@ -228,7 +228,7 @@ fn identified_sectors(topology: &mut Topology, answers: &Answers) {
 }
 
 fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
-    const GRANULARITY: &str = "the granularity is the unit; the alignment may be finer";
+    const GRANULARITY: &str = "the unit is the granularity (NPWG); the alignment (NPWA) may be smaller";
     let unit = &mut topology.indirection_unit;
     claim(unit, nvme.preferred_write_granularity, Source::Nvme("NPWG"), GRANULARITY);
     claim(unit, nvme.preferred_write_alignment, Source::Nvme("NPWA"), GRANULARITY);
@@ -239,7 +239,8 @@ fn nvme_figures(topology: &mut Topology, nvme: &NvmeIdentifyNamespace) {
         unit_max,
         boundary: nvme.atomic_boundary_power_fail.unwrap_or(ByteCount::ZERO),
     });
-    const OFFERED: &str = "programs can use only what the kernel supports";
+    const OFFERED: &str = "the kernel's value is used, because programs can use only what the kernel \
+                           supports";
     claim(&mut topology.atomic, atomic, Source::Nvme("NAWUPF and NABSPF"), OFFERED);
 }
 
@@ -251,8 +252,8 @@ fn optimum_of_the_drive(
     optimal: Option<ByteCount>,
     source: Source,
 ) {
-    const DROPPED: &str = "the kernel has rejected it, so tools do not see it";
-    const MADE: &str = "tools read the kernel's value";
+    const DROPPED: &str = "the kernel has rejected the drive's value, so tools do not see it";
+    const MADE: &str = "the kernel's value is used, because tools read it";
     let why = if topology.io_opt.is_none() && optimal.is_some() {
         let by_sysfs = device.number("queue/optimal_io_size") == Some(0);
         let by_ioctl = answers.kernel.io_opt == Some(ByteCount::ZERO);
@@ -345,7 +346,7 @@ fn array_figures(topology: &mut Topology, kind: DeviceKind, device: &dyn Attribu
             &mut topology.indirection_unit,
             io_min,
             Source::Derived("sysfs queue/minimum_io_size, which on NVMe is NPWG"),
-            "NVMe Identify is preferred",
+            "the value from NVMe Identify is used",
         ),
         DeviceKind::Md => {
             let chunk = device.number("md/chunk_size").filter(|c| *c > 0).map(ByteCount::new);

@@ -131,7 +131,7 @@ impl std::str::FromStr for Format {
         let found = Self::ALL.iter().copied().find(|format| format.name() == text);
         found.ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
-            format!("unknown format: use {}", names.join(", "))
+            format!("unknown format; use {}", names.join(", "))
         })
     }
 }
@@ -201,13 +201,13 @@ impl Format {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ImageError {
-    #[error("{format}: byte {at}: {what}")]
+    #[error("damaged {format} image, byte {at}: {what}")]
     Damaged { format: Format, at: ByteOffset, what: String },
-    #[error("{format}: byte {at}: {what} is not supported")]
+    #[error("{format} image, byte {at}: {what} is not supported")]
     Unsupported { format: Format, at: ByteOffset, what: String },
-    #[error("{format}: needs the {role} {name}, which is not opened without --allow-backing")]
+    #[error("the {format} image needs the {role} {name}, which is not opened without --allow-backing")]
     NotOpened { format: Format, role: &'static str, name: String },
-    #[error("{format}: cannot open the {role} {name}")]
+    #[error("cannot open the {role} {name} of the {format} image")]
     Open {
         format: Format,
         role: &'static str,
@@ -215,9 +215,9 @@ pub enum ImageError {
         #[source]
         source: io::Error,
     },
-    #[error("{format}: {name} would be {role} number {}: does the chain refer to itself?", MAX_DEPTH + 1)]
+    #[error("the {format} image needs {name} as {role} number {}, so the chain probably refers to itself", MAX_DEPTH + 1)]
     TooDeep { format: Format, role: &'static str, name: String },
-    #[error("{format}: in the {role} {name}")]
+    #[error("in the {role} {name} of the {format} image")]
     Other {
         format: Format,
         role: &'static str,
@@ -227,7 +227,7 @@ pub enum ImageError {
     },
     #[error("is {}, which straddle cannot read", .0.what)]
     NotRead(&'static Foreign),
-    #[error("{format}: the image file")]
+    #[error("cannot read the {format} image")]
     Read {
         format: Format,
         #[source]

@@ -31,22 +31,19 @@ const TIMEOUT_MS: u32 = 5_000;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum IoctlError {
-    #[error("{what}: not supported by this device")]
+    #[error("{what} is not supported by this device")]
     Unsupported { what: &'static str },
-    #[error("{what}: the request failed")]
+    #[error("{what} failed")]
     Os {
         what: &'static str,
         #[source]
         source: io::Error,
     },
-    #[error("{what}: refused: {sense}")]
+    #[error("{what} was refused by the device: {sense}")]
     Sense { what: &'static str, sense: Sense },
-    #[error(
-        "{what}: not delivered to the drive (SCSI status {status:#04x}, host {host:#x}, driver \
-         {driver:#x})"
-    )]
+    #[error("{what} did not reach the drive (SCSI status {status:#04x}, host {host:#x}, driver {driver:#x})")]
     Transport { what: &'static str, status: u8, host: u16, driver: u16 },
-    #[error("{what}: the drive reported an error, or its response was too short")]
+    #[error("{what} failed, because the drive reported an error or sent too short a response")]
     Failed { what: &'static str },
 }
 

@@ -15,23 +15,23 @@ use crate::image::ImageError;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ReadError {
-    #[error("byte {at}: cannot read {want} bytes, because the medium ends at byte {len}")]
+    #[error("cannot read {want} bytes from byte {at} on, because the medium ends at byte {len}")]
     PastEnd { at: ByteOffset, want: usize, len: u64 },
-    #[error("byte {at}: not on this medium")]
+    #[error("byte {at} is not on this medium")]
     Unmapped { at: ByteOffset },
-    #[error("byte {at} of the disk in the image")]
+    #[error("cannot read byte {at} of the disk in the image")]
     Image {
         at: ByteOffset,
         #[source]
         source: Box<ImageError>,
     },
-    #[error("byte {at}: cannot fetch")]
+    #[error("cannot fetch byte {at}")]
     Fetch {
         at: ByteOffset,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("byte {at}: cannot read")]
+    #[error("cannot read byte {at}")]
     Io {
         at: ByteOffset,
         #[source]

@@ -21,7 +21,7 @@ pub struct Standby {
 
 /// Why it is not known whether a disk is in standby.
 #[derive(Debug, thiserror::Error)]
-#[error("{disk}: cannot determine whether it is in standby")]
+#[error("cannot determine whether {disk} is in standby")]
 pub struct UnknownPower {
     /// The kernel's name of the disk.
     pub disk: String,

@@ -37,11 +37,11 @@ pub enum OpenError {
     Io(#[source] io::Error),
     #[error("is {0}, not a block device or an image file")]
     NotATarget(&'static str),
-    #[error("is a directory, not a block device or an image file: name the files in it instead")]
+    #[error("is a directory, not a block device or an image file; name the files in the directory instead")]
     Directory,
-    #[error("is empty (0 bytes): there is nothing to check")]
+    #[error("is empty (0 bytes), so there is nothing to check")]
     Empty,
-    #[error("has no medium, or an unreadable one")]
+    #[error("has no medium, or its medium cannot be read")]
     NoMedium,
     #[error("is {what}{}, which straddle cannot read{}; --format raw treats the file itself as the \
              disk", .within.map_or_else(String::new, |packed| format!(" in {packed}")), .command.as_ref().map_or_else(String::new, |line| format!(": {line}")))]
@@ -51,24 +51,24 @@ pub enum OpenError {
         within: Option<&'static str>,
         command: Option<String>,
     },
-    #[error("is {what}, which would have to be downloaded completely{}", .command.as_ref().map_or_else(|| "; \
+    #[error("is {what}, which straddle would have to download completely{}", .command.as_ref().map_or_else(|| "; \
         download it and check the file".to_owned(), |line| format!(": {line}")))]
     Whole { what: &'static str, command: Option<String> },
-    #[error("is {what} that cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
+    #[error("is {what}, which cannot be unpacked{}", .command.as_ref().map_or_else(String::new, |line| format!(" (to unpack it: {line})")))]
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{}: named with --allow-backing, but cannot be opened", path.display())]
+    #[error("{}: cannot open this file, which is named with --allow-backing", path.display())]
     Allowed {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("in standby: not read ({}{})", if *.is_below { format!("{}: ", .standby.disk) } else { String::new() }, .standby.how)]
+    #[error("the disk is in standby, so it was not read ({}{})", if *.is_below { format!("{}: ", .standby.disk) } else { String::new() }, .standby.how)]
     Standby { standby: Standby, is_below: bool },
     #[error(transparent)]
     Power(#[from] UnknownPower),
-    #[error("no such block device under {}", .0.display())]
+    #[error("there is no such block device in {}", .0.display())]
     NoSuchDevice(PathBuf),
     #[error("{}: {attribute} is missing or not a number", path.display())]
     BadSysfs { path: PathBuf, attribute: &'static str },
@@ -289,24 +289,25 @@ fn open_device(path: &Path, sys: PathBuf, options: &Options) -> Result<Target, O
         Ok(file) => (Some(file), None),
         Err(error) => (None, Some(format!("{}: {}", node.display(), closed(error)))),
     };
-    let remarks = unread.iter().map(|why| format!("not read ({why}): {BY_KERNEL}")).collect();
+    let remarks = unread.iter().map(|why| format!("the disk was not read ({why}); {BY_KERNEL}")).collect();
     let mut target = from_sysfs(&disk, medium, node, partition, remarks, None)?;
     target.unread = unread;
     options.declare(&mut target.topology);
     Ok(target)
 }
 
-const BY_KERNEL: &str = "showing the partitions that the kernel reports; their contents are not checked";
+const BY_KERNEL: &str = "only the partitions that the kernel reports are shown, and their contents were not \
+                         checked";
 
 /// Returns the error of opening a device with what to do about it.
 pub fn closed(error: io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => "run as root",
         io::ErrorKind::PermissionDenied => {
-            "a container can read only the devices that it was given: run straddle on the host"
+            "a container can read only the devices that it was given, so run straddle on the host"
         }
         io::ErrorKind::NotFound => {
-            "a container has only the devices that it was given: run straddle on the host"
+            "a container has only the devices that it was given, so run straddle on the host"
         }
         _ => return error,
     };
@@ -343,14 +344,18 @@ fn open_captured(path: &Path, root: &Path) -> Result<Target, OpenError> {
             if directory.sectors("size") == Some(ByteCount::new(metadata.len())) {
                 Some(open_for_reading(&copy).map_err(OpenError::Io)?)
             } else {
-                remarks
-                    .push(format!("{}: its size differs from the disk's, so it is not read", copy.display()));
+                remarks.push(format!(
+                    "{}: the copy was not read, because its size differs from that of the disk",
+                    copy.display()
+                ));
                 None
             }
         }
         _ => {
             remarks.push(
-                "there is no copy of the disk: showing the partitions that the kernel reported".to_owned(),
+                "the captured tree has no copy of the disk, so only the partitions that the kernel reported \
+                 are shown"
+                    .to_owned(),
             );
             None
         }
@@ -389,7 +394,7 @@ fn from_sysfs(
     presume(&mut topology, kind, name, &machine);
     let offset = disk.number("loop/offset").filter(|offset| *offset > 0);
     if let Some((file, offset)) = disk.text("loop/backing_file").zip(offset) {
-        remarks.push(format!("it maps {file}, starting at byte {offset}"));
+        remarks.push(format!("the loop device maps {file}, starting at byte {offset}"));
     }
     let id = file.as_ref().filter(|_| sysroot.is_none()).and_then(|file| FileId::of_open(file).ok());
     let zoned = zones(disk, file.as_ref(), size);
@@ -415,7 +420,7 @@ fn judge_stacked_offset<'m>(
     name: &str,
     machine: &dyn Fn() -> &'m Machine,
 ) {
-    const OPTIMUM: &str = "the kernel's -1 is caused by an optimal I/O size";
+    const OPTIMUM: &str = "the -1 that the kernel reports is caused by an optimal I/O size";
     const AGREE: Source = Source::Derived("the offsets of the underlying devices, which agree");
     const FORGOTTEN: &str = "the kernel computes its value from offsets that differ";
     const DIFFER: Source = Source::Derived("the offsets of the underlying devices, which differ");
@@ -438,7 +443,7 @@ fn judge_stacked_offset<'m>(
 
 fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &dyn Fn() -> &'m Machine) {
     const LOOP: &str = "a loop device does not pass on the sector sizes of its file or device";
-    const BELOW: &str = "the kernel knows what the underlying disks report";
+    const BELOW: &str = "the kernel's value is derived from what the underlying disks report";
     let shown = topology.physical.value();
     let is_loop = kind == DeviceKind::Loop;
     let is_stacked = name.starts_with("bcache") || matches!(kind, DeviceKind::Md | DeviceKind::DeviceMapper);
@@ -486,7 +491,8 @@ pub fn discover(sysroot: Option<&Path>, all: bool) -> Result<Discovered, OpenErr
         let Some(identity) = worldwide_name(&Directory::new(block.join(name))) else { return true };
         let first = known.entry(identity.clone()).or_insert_with(|| name.clone());
         if first != name {
-            remarks.push(format!("{name} is another path to {first} ({}): skipped", identity.0));
+            remarks
+                .push(format!("{name} was skipped, because it is another path to {first} ({})", identity.0));
         }
         first == name
     });

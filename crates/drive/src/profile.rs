@@ -132,29 +132,29 @@ pub struct Knob {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProfileError {
-    #[error("there is no modelled drive {name:?}; `straddle drive list` lists them{}", suggested(suggestion.as_deref()))]
+    #[error("there is no modelled drive {name:?}; 'straddle drive list' lists all modelled drives{}", suggested(suggestion.as_deref()))]
     Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the base {base} is a file: only a profile read from a file can be based on one")]
+    #[error("the base {base} is a file, but only a profile that is read from a file can be based on a file")]
     NotShipped { base: String },
-    #[error("{} is outside {}, so it is not read", path.display(), folder.display())]
+    #[error("{} is outside {}, so this file was not read", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
     Syntax { name: String, message: String },
     #[error("the drive {name} has no option {option:?}; its options are {}", listed(known))]
     UnknownOption { name: String, option: String, known: Vec<String> },
-    #[error("profile {name}: its bases form a loop")]
+    #[error("the bases of the profile {name} form a loop")]
     Circular { name: String },
-    #[error("profile {name}: {key} = {value}: {reason}")]
+    #[error("profile {name}: {key} = {value} is not valid ({reason})")]
     Impossible { name: String, key: String, value: String, reason: String },
-    #[error("profile {name}: [{section}] {reason}")]
+    #[error("profile {name}: the section [{section}] {reason}")]
     Section { name: String, section: String, reason: String },
-    #[error("profile {name}: geometry")]
+    #[error("the geometry in the profile {name} is not valid")]
     Geometry { name: String, source: GeometryError },
-    #[error("profile {name}: flash")]
+    #[error("the flash in the profile {name} is not valid")]
     Flash { name: String, source: FlashError },
-    #[error("profile {name}: seek")]
+    #[error("the seek times in the profile {name} are not valid")]
     Seek { name: String, source: SeekError },
 }
 
@@ -286,7 +286,7 @@ pub enum Start {
 pub enum StartError {
     #[error("byte {byte} is inside a logical sector of {drive} ({sector} bytes)")]
     InsideSector { byte: u64, drive: String, sector: u64 },
-    #[error("past the end of {drive}")]
+    #[error("the start is past the end of {drive}")]
     PastEnd { drive: String },
 }
 

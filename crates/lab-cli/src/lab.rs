@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         };
         if let Some(path) = named.into_iter().find(is_in) {
             let text = format!(
-                "{}: guests write to this directory (--output); choose a file elsewhere",
+                "{}: is in the directory of --output, to which the guest writes; choose a file outside this \
+                 directory",
                 path.display()
             );
             return Err(UsageError(text).into());
@@ -103,7 +104,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
         write_through(std::io::stderr(), text_of_ended(&job, &ended).as_bytes())?;
     }
     if let Some(error) = lost.into_inner().unwrap_or_default() {
-        return Err(error).context("the command's output could not be written");
+        return Err(error).context("the output of the command could not be written");
     }
     if ended.cut {
         return Ok(Exit::Failed);
@@ -124,7 +125,7 @@ impl<'a> Aside<'a> {
         let out = OutputFile::begin(path, stores)?;
         let written = NamedTempFile::with_prefix("straddle-").with_context(|| {
             let folder = std::env::temp_dir();
-            format!("{}: cannot create its temporary file in {}", path.display(), folder.display())
+            format!("{}: cannot create a temporary file for it in {}", path.display(), folder.display())
         })?;
         Ok(Some(Self { path, out, written }))
     }
@@ -140,7 +141,7 @@ impl<'a> Aside<'a> {
 fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
     let Some(path) = &arguments.record else { return Ok(None) };
     if [&arguments.trace, &arguments.events].contains(&&arguments.record) {
-        return Err(UsageError("--record: must not be the same file as --trace or --events".into()).into());
+        return Err(UsageError("--record must name a different file from --trace and --events".into()).into());
     }
     let drives = ('a'..='z').zip(&arguments.drive);
     let drives = drives.map(|(letter, drive)| (format!("vd{letter}"), drive.to_string(), &*drive.profile));
@@ -178,11 +179,12 @@ fn job(arguments: &LabArguments) -> Result<Job> {
     // Linux touches memory in proportion to its size at once.
     let here = guest::memory();
     if arguments.mem.get() > here {
-        let message = format!("--mem: {}, but this machine has only {}", arguments.mem, ByteCount::new(here));
+        let message =
+            format!("--mem specifies {}, but this machine has only {}", arguments.mem, ByteCount::new(here));
         return Err(UsageError(message).into());
     }
     if arguments.events.is_some() && arguments.events == arguments.trace {
-        return Err(UsageError("--events and --trace: they must be different files".into()).into());
+        return Err(UsageError("--events and --trace must name different files".into()).into());
     }
     let task = Task {
         script,
@@ -211,15 +213,17 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
     let count = arguments.drive.len();
     let usage = |message: String| Err(UsageError(message).into());
     if count > MAX_DRIVES {
-        return usage(format!("--drive: {count} drives, but a guest can have at most {MAX_DRIVES}"));
+        return usage(format!("--drive specifies {count} drives, but a guest can have at most {MAX_DRIVES}"));
     }
     let starts = arguments.start.len();
     if starts > 1 && starts != count {
-        return usage(format!("--start: {starts} values for {count} drives; use one, or one per drive"));
+        return usage(format!(
+            "--start specifies {starts} values for {count} drives; use one value, or one per drive"
+        ));
     }
     let stores = arguments.store.len();
     if stores > 0 && stores != count {
-        return usage(format!("--store: {stores} files for {count} drives; specify one per drive"));
+        return usage(format!("--store specifies {stores} files for {count} drives; use one file per drive"));
     }
     let drive = |(index, drive): (usize, &target::Drive)| {
         let profile = Profile::clone(&drive.profile);
@@ -237,7 +241,7 @@ fn drives(arguments: &LabArguments) -> Result<Vec<GuestDrive>> {
 }
 
 fn folder(path: &Path) -> Result<PathBuf> {
-    let failure = || format!("{}: not a directory that can be shared with the guest", path.display());
+    let failure = || format!("{}: is not a directory that can be shared with the guest", path.display());
     let path = path.canonicalize().with_context(failure)?;
     if path.is_dir() { Ok(path) } else { Err(anyhow::anyhow!(failure())) }
 }
@@ -251,11 +255,11 @@ fn processor() -> Option<usize> {
 
 fn script(command: &[String]) -> Result<(String, Vec<String>)> {
     let Some((first, rest)) = command.split_first() else {
-        return Err(UsageError("no command given".into()).into());
+        return Err(UsageError("no command was specified".into()).into());
     };
     let path = Path::new(first);
     if path.is_file() {
-        let bytes = std::fs::read(path).with_context(|| format!("{first}: cannot be read"))?;
+        let bytes = std::fs::read(path).with_context(|| format!("{first}: cannot read the script"))?;
         if bytes.starts_with(b"#!") {
             let text =
                 String::from_utf8(bytes).with_context(|| format!("{first}: a script must be UTF-8"))?;

@@ -39,7 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<Exit> {
             Ok(Exit::Success)
         }
         None => Err(UsageError(
-            "straddle-lab runs lab, serve, reproduce and drive fit; straddle runs the rest".into(),
+            "straddle-lab runs only lab, serve, reproduce and drive fit; for other commands, use straddle"
+                .into(),
         )
         .into()),
     }

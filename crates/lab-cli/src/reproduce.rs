@@ -177,7 +177,7 @@ fn run_lab(
                 Profile::open(drive)?;
             }
             let guests = Guests::new(Charges::default(), HOST_LIMIT, &stop, arguments.unconfined);
-            Box::new(guests.context("the lab cannot run (--model-only works without it)")?)
+            Box::new(guests.context("the lab cannot run (to do without it, use --model-only)")?)
         }
     };
     let inputs = Inputs {
@@ -206,7 +206,7 @@ fn given_up<'a>(
 ) -> Result<Box<dyn Machine + 'a>> {
     let again = arguments.destroy_data.as_ref().and_then(|again| again.canonicalize().ok());
     if again.is_none() || again != path.canonicalize().ok() {
-        let message = format!("--destroy-data: must repeat the name of the device, {}", path.display());
+        let message = format!("--destroy-data must repeat the name of the device, {}", path.display());
         return Err(UsageError(message).into());
     }
     Ok(Box::new(Host::new(path, stop)?))
@@ -219,7 +219,9 @@ fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
         arguments.cache.clone().or_else(|| usual().map(|cache| cache.join("straddle").join("inputs")));
     folder.ok_or_else(|| {
         UsageError(
-            "this user has no home directory; choose a directory for inputs with --cache DIR".to_owned(),
+            "no default directory for inputs, because this user has no home directory; choose a directory \
+             with --cache DIR"
+                .to_owned(),
         )
         .into()
     })

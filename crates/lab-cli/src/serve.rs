@@ -30,14 +30,17 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     arguments.store.iter().for_each(|path| note_unfinished(path));
     let store = match &arguments.store {
         Some(path) => Store::file(path, profile.claims.capacity)?,
-        None => Store::memory(profile.claims.capacity).context("the contents cannot be kept in memory")?,
+        None => Store::memory(profile.claims.capacity)
+            .context("the contents of the drive cannot be kept in memory")?,
     };
     let cut =
         arguments.cut_after.map(|after| Cut { after, seed: arguments.seed, tear: tear(arguments.tear) });
     let nbd = arguments.nbd.iter().map(|text| endpoint("--nbd", text)).collect::<Result<_, _>>()?;
     let control = arguments.control.as_deref().map(|text| match endpoint("--control", text)? {
         Endpoint::Unix(path) => Ok(path),
-        Endpoint::Tcp(address) => Err(UsageError(format!("--control: {address}: not unix:PATH"))),
+        Endpoint::Tcp(address) => {
+            Err(UsageError(format!("--control must have the form unix:PATH, not {address}")))
+        }
     });
     let options = Options {
         nbd,
@@ -77,7 +80,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
         output::print(&summary(&report))?;
     }
     if ending == Ending::PowerCut {
-        output::complain("the power was cut; only data on the medium survives");
+        output::complain("the power was cut, so only the data on the medium survives");
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)
@@ -111,7 +114,10 @@ fn announce(arguments: &ServeArguments, profile: &Profile, server: &Server) {
     let line = format!("serving {title} ({}) at {}", arguments.target, places.join(", "));
     output::complain(&printable(&line));
     if let Some(after) = arguments.cut_after {
-        output::complain(&format!("the power fails after {after} requests; seed {}", arguments.seed));
+        output::complain(&format!(
+            "the power will be cut after {after} requests, with seed {}",
+            arguments.seed
+        ));
     }
 }
 

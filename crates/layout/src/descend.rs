@@ -84,7 +84,7 @@ impl Walk {
     ) -> Option<Layer> {
         if place.depth >= MAX_DEPTH {
             let limit =
-                format!("more than {MAX_DEPTH} layers are stacked here, so the upper ones are not read");
+                format!("more than {MAX_DEPTH} layers are stacked here, so the upper ones were not read");
             remarks.push(limit);
             return None;
         }
@@ -164,7 +164,7 @@ impl Walk {
                         }
                     }
                 }
-                Err(error) => remarks.push(format!("its contents cannot be read: {error}")),
+                Err(error) => remarks.push(format!("the contents cannot be read: {error}")),
             }
         }
         if place.depth > 0 && kind.is_none() {
@@ -178,7 +178,7 @@ impl Walk {
         let kind = kind.or_else(|| volumes::has_second_header(&front).then_some(VolumeKind::Luks.into()))?;
         if self.metadata == 0 {
             remarks.push(format!(
-                "this drive has more than {} of metadata, so not all of it is read",
+                "this drive has more than {} of metadata, so not all metadata was read",
                 ByteCount::new(MAX_METADATA)
             ));
             return Some(Inside::Other(kind));
@@ -266,8 +266,9 @@ impl Walk {
         }
         layer.remarks.append(&mut remarks);
         if child.is_none() && front < view.len() {
-            let remark =
-                format!("only its first {front} are contiguous here, and their contents are unknown");
+            let remark = format!(
+                "only the first {front} of this layer are contiguous here, and their contents are unknown"
+            );
             layer.remarks.push(remark);
         }
         layer.children.extend(child);
@@ -294,7 +295,7 @@ impl Walk {
     fn map<'v>(&mut self, local: &View<'v>, space: &Space, remarks: &mut Vec<String>) -> View<'v> {
         let cuts = space.runs.len().saturating_mul(local.pieces().len());
         if cuts > self.cuts {
-            remarks.push("it has too many pieces to follow".to_owned());
+            remarks.push("this layer has too many pieces, so its contents were not read".to_owned());
             return local.map(space.len, []);
         }
         self.cuts -= cuts;
@@ -305,7 +306,7 @@ impl Walk {
         let kept = pieces.len().min(self.pieces);
         self.pieces -= kept;
         if kept < pieces.len() {
-            remarks.push(format!("it has {} pieces, of which {kept} are listed", pieces.len()));
+            remarks.push(format!("this layer has {} pieces, of which {kept} are listed", pieces.len()));
         }
         let moved = |piece: &Piece| {
             let below = start.checked_add(ByteCount::new(piece.below.get()))?;
@@ -322,7 +323,7 @@ enum Inside {
 }
 
 fn too_many() -> String {
-    format!("this drive has more than {MAX_LAYERS} layers, so not all are listed")
+    format!("this drive has more than {MAX_LAYERS} layers, so not all layers are listed")
 }
 
 struct Metered<'a> {

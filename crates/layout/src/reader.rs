@@ -15,7 +15,7 @@ const HEAD_BYTES: u64 = 12 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("past the end of the disk")]
+    #[error("the position is past the end of the disk")]
     PastEnd,
     #[error("{0}")]
     Unreadable(String),

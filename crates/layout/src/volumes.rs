@@ -150,7 +150,7 @@ pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
         VolumeKind::Bcache => mapped::bcache(medium),
     };
     volume.unwrap_or_else(|fault| {
-        Volume::new(kind, Facts::Opaque, Err(format!("its header cannot be read: {fault}")))
+        Volume::new(kind, Facts::Opaque, Err(format!("the header of this layer cannot be read: {fault}")))
     })
 }
 

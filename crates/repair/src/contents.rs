@@ -24,8 +24,8 @@ pub(crate) fn check(medium: &dyn Medium, stack: &Stack, new: BlockSize) -> Resul
         let Some(layer) = read_layers(&drive, partition.span, Some(stack.block)) else { continue };
         if is_empty_esp(&drive, partition, &layer) {
             notes.push(format!(
-                "partition {}: its file system (FAT) is empty and was made for {}-byte sectors; recreate it \
-                 after the conversion (mkfs.fat)",
+                "partition {} has an empty FAT file system made for {}-byte sectors; recreate it after the \
+                 conversion (mkfs.fat)",
                 partition.number, stack.block
             ));
             continue;
@@ -87,8 +87,8 @@ fn check_luks(
     let (old, new) = (sectors_above(layer, old), sectors_above(layer, new));
     if new > old {
         return Err(format!(
-            "LUKS{} encrypts in {}-byte sectors: its mapping would have larger sectors, and its contents may \
-             not work with them",
+            "LUKS{} encrypts in {}-byte sectors, so its mapping would have larger sectors, with which its \
+             contents may not work",
             luks.version,
             luks.sector_size.get()
         ));

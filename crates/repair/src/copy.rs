@@ -108,7 +108,7 @@ impl Copy {
         let is_new = plan.fresh && plan.converts.is_none() && plan.wipe.is_empty();
         let entries = &plan.table.partitions;
         if !is_new || entries.iter().any(|entry| entry.change != Change::New) {
-            return Err(invalid("it does not create a table"));
+            return Err(invalid("it does not create a new table"));
         }
         if !self.over.is_empty() && !self.wipes {
             return Err(invalid("it overwrites contents of the new disk without --wipe"));
@@ -130,7 +130,7 @@ impl Copy {
             });
             if !goes_there || !source.contains(extent.from) || extent.from.is_empty() {
                 return Err(invalid(
-                    "it copies data that is not on the source, or that would not be in a partition",
+                    "it copies data that is not on the source or would not be in a partition",
                 ));
             }
         }
@@ -398,22 +398,22 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
         TableKind::Mbr => Format::Mbr,
         TableKind::Content(content) => {
             return refuse(format!(
-                "{content} fills the whole disk from byte 0, which is aligned: there are no partitions to \
-                move"
+                "{content} fills the whole disk from byte 0, which is aligned, so there is no partition to \
+                 move"
             ));
         }
-        _ => return refuse("it has neither a GPT nor an MBR".to_owned()),
+        _ => return refuse("the disk has neither a GPT nor an MBR".to_owned()),
     };
     if stack.is_hybrid_iso()
         || beside(medium, stack)?.iter().any(|found| !found.is_table() && !found.is_covered)
     {
-        return refuse("it also has contents outside partitions".to_owned());
+        return refuse("the disk also has contents outside partitions".to_owned());
     }
     let container = stack.partitions.iter().find(|p| p.role == Role::Extended);
     let mut items = Vec::new();
     for partition in stack.partitions.iter().filter(|p| p.role != Role::Extended) {
         if partition.span.end().get() > medium.len().get() {
-            return refuse(format!("partition {} reaches past the disk's end", partition.number));
+            return refuse(format!("partition {} reaches past the end of the disk", partition.number));
         }
         let logical = matches!(partition.role, Role::Logical { .. })
             .then(|| container.map_or(partition.span.start(), |container| container.span.start()));
@@ -422,7 +422,7 @@ fn items(source: &Situation<'_>) -> Result<(Vec<Item>, Format), CopyError> {
         items.push(Item { at, len, used, logical, partition: partition.clone() });
     }
     if items.is_empty() {
-        return refuse("there are no partitions on it".to_owned());
+        return refuse("the disk has no partitions".to_owned());
     }
     items.sort_by_key(|item| {
         let number = if item.logical.is_some() { item.partition.number } else { 0 };

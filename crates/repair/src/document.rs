@@ -30,14 +30,14 @@ impl<T> Document<T> {
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::from_str::<Value>(text).map_err(|error| match error.classify() {
         Category::Syntax | Category::Eof if (error.line(), error.column()) <= (1, 1) => {
-            "it is not a straddle plan".to_owned()
+            "the file is not a straddle plan".to_owned()
         }
         _ => error.to_string(),
     })?;
     let head = ["schema", "straddle"].map(|key| json.as_object_mut().and_then(|json| json.remove(key)));
     if head[0] != Some(SCHEMA.into()) {
         let found = head[0].as_ref().map_or_else(|| "missing".to_owned(), Value::to_string);
-        return Err(format!("its schema version is {found}, but this program reads version {SCHEMA}"));
+        return Err(format!("the plan has schema version {found}, but this program reads version {SCHEMA}"));
     }
     serde_json::from_value(json).map_err(|error| error.to_string())
 }

@@ -5,9 +5,9 @@ use straddle_units::{ByteCount, ByteOffset};
 
 use crate::plan::Format;
 
-pub(crate) const UNFINISHED: &str = "a move of its partitions or a copy to it is unfinished; complete the move \
-                                     with 'straddle resume' or revert it with 'straddle resume --rollback'; \
-                                     repeat a copy with 'straddle apply'";
+pub(crate) const UNFINISHED: &str = "a move of partitions on this disk or a copy to this disk is unfinished; \
+                                     complete the move with 'straddle resume', revert it with 'straddle \
+                                     resume --rollback', or repeat the copy with 'straddle apply'";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -17,13 +17,13 @@ pub enum PlanError {
     #[error("{0}")]
     Syntax(String),
     #[error(
-        "nothing to do: use --table with --part, or --add, --delete, --grow, --repair, --relocate-backup \
-         or --convert-table"
+        "nothing to do; use --table with --part, or --add, --delete, --grow, --repair, --relocate-backup or \
+         --convert-table"
     )]
     Nothing,
     #[error("{0}")]
     Contradiction(String),
-    #[error("there is no partition table to change ({found}): create one with --table")]
+    #[error("there is no partition table to change ({found}); create one with --table")]
     NoTable { found: String },
     #[error("this table cannot be changed: {0}")]
     Unchangeable(String),
@@ -31,22 +31,24 @@ pub enum PlanError {
     Unfinished,
     #[error("the table cannot be converted: {0}")]
     CannotConvert(String),
-    #[error("the disk {0}; --wipe allows overwriting this")]
+    #[error("the disk {0}; to allow overwriting this, use --wipe")]
     WouldDestroy(String),
     #[error(
         "the table would overwrite data at byte {at}, which is outside all partitions (perhaps a deleted \
-         partition or a boot loader); --wipe allows this"
+         partition or a boot loader); to allow this, use --wipe"
     )]
     Occupied { at: ByteOffset },
-    #[error("the new table would overwrite byte {at} of partition {number} ({content}); --wipe allows this")]
+    #[error(
+        "the new table would overwrite byte {at} of partition {number} ({content}); to allow this, use --wipe"
+    )]
     OverPartition { number: u32, content: String, at: ByteOffset },
     #[error(
-        "partition {number} would cover {content} at byte {at}, perhaps from a deleted partition; --wipe \
-         allows this"
+        "partition {number} would cover {content} at byte {at}, perhaps from a deleted partition; to allow \
+         this, use --wipe"
     )]
     Unlisted { number: u32, content: String, at: ByteOffset },
     #[error(
-        "'{text}' is not a partition type for {format}{}: use a name (linux, esp, swap, …) {}",
+        "'{text}' is not a partition type for {format}{}; use a name (linux, esp, swap, …) {}",
         meant(.text),
         if *.format == Format::Gpt { "or a GUID" } else { "or hexadecimal digits" }
     )]
@@ -56,8 +58,8 @@ pub enum PlanError {
     #[error("type {id:x} is reserved for the table itself; use role=logical instead")]
     ReservedType { id: u8 },
     #[error(
-        "an MBR has only 4 primary partitions, including the extended one: use role=logical for some, or \
-         --table gpt"
+        "an MBR has only 4 primary partitions, including the extended one; use role=logical for some \
+         partitions, or --table gpt"
     )]
     TooManyPrimaries,
     #[error("the table has room for only {0} partitions")]
@@ -72,15 +74,15 @@ pub enum PlanError {
     Empty(u32),
     #[error(
         "partition {number}: byte {start} is {past} bytes past a boundary ({boundaries}); {} on a boundary; \
-         --allow-misaligned accepts this start",
+         to accept this start, use --allow-misaligned",
         around(*.before, *.after)
     )]
     Misaligned { number: u32, start: u64, past: u64, boundaries: String, before: u64, after: u64 },
     #[error("partition {number}: byte {at} is not a multiple of the {sector}-byte logical sector")]
     NotASector { number: u32, at: u64, sector: u64 },
-    #[error("partition {number} would start at byte {start}, inside {other} (to byte {end})")]
+    #[error("partition {number} would start at byte {start}, inside {other}, which ends at byte {end}")]
     Overlap { number: u32, start: u64, other: String, end: u64 },
-    #[error("partition {number}: byte {at} is outside the usable space, bytes {first} to {end}")]
+    #[error("partition {number}: byte {at} is outside the usable space (bytes {first} to {end})")]
     Outside { number: u32, at: u64, first: u64, end: u64 },
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
@@ -89,8 +91,8 @@ pub enum PlanError {
     #[error("partition {number}: {why}")]
     Name { number: u32, why: String },
     #[error(
-        "this would rewrite {0} sectors of the current table, and a power cut between two writes would leave \
-         no valid table. Make the changes one at a time, each with its own plan"
+        "the plan would rewrite {0} sectors of the current table, and a power cut between two writes would \
+         leave no valid table. Make the changes one at a time, each with its own plan"
     )]
     TwoSteps(usize),
     #[error(
@@ -98,7 +100,7 @@ pub enum PlanError {
          table. First write an empty table (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),
-    #[error("the plan moves the data of partition {0}: the table can be written only after the move")]
+    #[error("the plan moves the data of partition {0}, so the table can be written only after the move")]
     MovesData(u32),
     #[error("the plan cannot be used: {0}")]
     Invalid(String),

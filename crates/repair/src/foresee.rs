@@ -72,14 +72,16 @@ pub(crate) fn difference(stack: &Stack, table: &Table) -> Option<String> {
     if let Some(found) = read.find(|found| !listed(found)) {
         let (number, start, sectors) = (found.number, found.start.get(), found.count.get());
         return Some(format!(
-            "it lists partition {number} ({sectors} sectors from sector {start}), which is not in the \
+            "the table lists partition {number} ({sectors} sectors from sector {start}), which is not in the \
              plan"
         ));
     }
     let read = |entry: &&Entry| stack.partitions.iter().any(|found| is_it(found, entry));
     let missing = table.partitions.iter().find(|entry| !read(entry))?;
     let (number, start, sectors) = (missing.number, missing.start, missing.sectors);
-    Some(format!("it does not list partition {number} of the plan ({sectors} sectors from sector {start})"))
+    Some(format!(
+        "the table does not list partition {number} of the plan ({sectors} sectors from sector {start})"
+    ))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl FromStr for Seed {
     fn from_str(text: &str) -> Result<Self, String> {
         u128::from_str_radix(text, 16)
             .map(Self)
-            .map_err(|_| format!("'{text}' is not a seed: write up to 32 hexadecimal digits"))
+            .map_err(|_| format!("'{text}' is not a seed; use up to 32 hexadecimal digits"))
     }
 }
 

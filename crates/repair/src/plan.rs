@@ -194,7 +194,8 @@ pub fn make(situation: &Situation<'_>, request: &Request) -> Result<Plan, PlanEr
     let is_harming = !names.is_empty();
     if is_harming && request.wipe {
         draft.notes.push(format!(
-            "{names}: only the part at the position of the table is overwritten; wipefs -a removes the rest"
+            "of {names}, only the part at the position of the table is overwritten; to remove the rest, use \
+             wipefs -a"
         ));
     }
     draft.wipe(&table, is_harming)?;
@@ -245,8 +246,8 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
             return Ok(String::new());
         }
         return unchangeable(
-            "a copy to it is unfinished: complete the copy with 'straddle apply', or create a new table with \
-             --wipe",
+            "a copy to this disk is unfinished; complete the copy with 'straddle apply', or create a new \
+             table with --wipe",
         );
     }
     if is_marked || crate::realign::unmarked(medium, stack).is_some() {
@@ -263,12 +264,12 @@ fn named_harm(situation: &Situation<'_>, request: &Request) -> Result<String, Pl
     {
         let why = match rival_table(medium, stack)? {
             Some(_) => {
-                "it also has a partition table. One of the two is a leftover, and straddle cannot tell \
-                 which: first clear the leftover (wipefs)"
+                "it also has a partition table. One of the two is a leftover, and straddle cannot determine \
+                 which; first clear the leftover (wipefs)"
             }
             None => {
-                "its table belongs to the array or is older than the array: assemble the array, and use it \
-                 as the target"
+                "its table belongs to the array or is older than the array; assemble the array, and use the \
+                 array as the target"
             }
         };
         return unchangeable(&format!("the whole disk holds {}: {why}", content.name()));
@@ -379,7 +380,7 @@ impl<'a> Draft<'a> {
         if table.format == Format::Mbr && size > reach {
             let beyond = size.saturating_sub(reach);
             notes.push(format!(
-                "an MBR can address only {reach} of this {size} disk: the last {beyond} cannot be used"
+                "an MBR can address only {reach} of this {size} disk, so the last {beyond} cannot be used"
             ));
         }
         for entry in &table.partitions {
@@ -388,20 +389,22 @@ impl<'a> Draft<'a> {
                 let least = ByteCount::new(FAT32_CLUSTERS * block.get());
                 if span_of(entry, block).is_some_and(|span| span.len() <= least) {
                     notes.push(format!(
-                        "partition {number}: FAT32 with {block}-byte sectors needs more than {least}, and \
-                         firmware need not support any other FAT"
+                        "partition {number} is too small for FAT32 with {block}-byte sectors, which needs \
+                         more than {least}; firmware need not support any other FAT"
                     ));
                 }
                 if entry.fs.as_deref().is_some_and(|fs| !matches!(fs, "vfat" | "fat32")) {
-                    notes.push(format!("partition {number}: an EFI system partition must be FAT (fs=vfat)"));
+                    notes.push(format!(
+                        "partition {number} is an EFI system partition, which must be FAT (fs=vfat)"
+                    ));
                 }
             }
             let stays = matches!(entry.change, Change::Kept | Change::Grown { .. });
             if stays && entry.slot != Slot::Extended {
                 notes.extend(self.misplaced(entry).map(|misses| {
                     format!(
-                        "partition {number} remains misaligned ({misses}): it can be aligned only by moving \
-                         its data"
+                        "partition {number} remains misaligned ({misses}), because it can be aligned only by \
+                         moving its data"
                     )
                 }));
             }
@@ -445,7 +448,7 @@ impl<'a> Draft<'a> {
                 return Err(PlanError::Unlisted { number, content: lost.what(), at: lost.at.start() });
             }
             self.notes.push(format!(
-                "partition {number} starts at existing contents, and makes them accessible: {}",
+                "partition {number} starts at existing contents and makes them accessible: {}",
                 lost.what()
             ));
         }

@@ -45,16 +45,16 @@ pub enum ChangeError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("it cannot be read ({0})")]
+    #[error("the disk cannot be read ({0})")]
     NoBytes(String),
-    #[error("it reports its own sector size: --logical applies only to images")]
+    #[error("this device reports its sector size; --logical applies only to images")]
     OwnSectors,
     #[error(
-        "its table may use {1}-byte sectors instead of {0}-byte ones, because only with {1}-byte sectors \
+        "the table may use {1}-byte sectors instead of {0}-byte ones, because only with {1}-byte sectors \
          does a partition start at known contents. Use --logical {1} or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
-    #[error("it has {0}-byte sectors: a table in {1}-byte sectors would not be recognised")]
+    #[error("the disk has {0}-byte sectors, so a table in {1}-byte sectors would not be recognised")]
     Unrecognised(BlockSize, BlockSize),
 }
 

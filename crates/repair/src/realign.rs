@@ -110,7 +110,7 @@ fn make_looking(situation: &Situation<'_>, wanted: &Wanted, look: Look) -> Resul
         }
         base.notes.push(format!(
             "partition {number} is swap space. It is moved as well, so that a rollback can restore \
-             everything, but recreating it is quicker (straddle check prints how)"
+             everything, but recreating it is quicker ('straddle check' prints the commands)"
         ));
     }
     let is_chosen = |number| chosen.iter().any(|one| one.entry.number == number);
@@ -288,7 +288,7 @@ impl<'a> Search<'a> {
         let Ground { free, block, .. } = self.ground;
         let refuse = |why: String| RealignError::Start { number: item.number, start, why };
         if Lba::from_bytes_exact(start, block).is_none() {
-            return Err(refuse(format!("it is not a multiple of the {block}-byte sector")));
+            return Err(refuse(format!("the start is not a multiple of the {block}-byte sector")));
         }
         let gaps = free.gaps(fixed.iter().copied());
         let has_lead =
@@ -301,11 +301,11 @@ impl<'a> Search<'a> {
         let room = end.checked_since(start).unwrap_or_default().floor_to(block.bytes());
         if room < item.need {
             let (need, room) = (item.need.get(), room.get());
-            let room = format!("but only {room} are free there, up to byte {end}");
-            return Err(refuse(format!("its contents need {need} bytes, {room}")));
+            let room = format!("but only {room} are free from that start to byte {end}");
+            return Err(refuse(format!("the contents need {need} bytes, {room}")));
         }
         let span = Span::new(start, item.at.len().min(room));
-        span.ok_or_else(|| refuse("it would end past 2^64 bytes".to_owned()))
+        span.ok_or_else(|| refuse("the partition would end beyond byte 2^64".to_owned()))
     }
 
     fn obstacle_at(&self, item: Item, start: ByteOffset, places: &[Placed<'_>]) -> String {
@@ -325,10 +325,15 @@ impl<'a> Search<'a> {
         let stay = stay.filter_map(|entry| Some((entry.number, span_of(entry, block)?)));
         let placed = places.iter().map(|(_, other, to)| (other.number, *to));
         let Some((number, span)) = placed.chain(stay).find(|(_, span)| is_there(span)) else {
-            return "a record of the logical partitions or the end of their extended partition is there"
+            return "a record of the logical partitions or the end of the extended partition is at that \
+                    position"
                 .to_owned();
         };
-        format!("it would overlap partition {number}, from byte {} to byte {}", span.start(), span.end())
+        format!(
+            "the partition would overlap partition {number}, from byte {} to byte {}",
+            span.start(),
+            span.end()
+        )
     }
 
     fn crowded(&self, no_room: &places::NoRoom) -> RealignError {

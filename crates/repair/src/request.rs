@@ -122,16 +122,16 @@ impl Part {
             "fs" => self.fs = Some(value.to_ascii_lowercase()),
             "start" => self.start = Some(value.parse()?),
             "uuid" => self.uuid = Some(value.to_owned()),
-            "number" => self.number = Some(value.parse().map_err(|_| wrong("not a number"))?),
-            "attrs" => self.attributes = parse_bits(value).ok_or_else(|| wrong("not a 64-bit number"))?,
+            "number" => self.number = Some(value.parse().map_err(|_| wrong("must be a number"))?),
+            "attrs" => self.attributes = parse_bits(value).ok_or_else(|| wrong("must be a 64-bit number"))?,
             "role" => match value {
                 "logical" => self.logical = true,
                 "primary" => self.logical = false,
-                _ => return Err(wrong("use primary or logical")),
+                _ => return Err(wrong("must be primary or logical")),
             },
             _ => {
                 return Err(PlanError::Syntax(format!(
-                    "'{key}' is unknown: use type, name, fs, start, role, uuid, number, attrs or boot"
+                    "'{key}' is unknown; use type, name, fs, start, role, uuid, number, attrs or boot"
                 )));
             }
         }
@@ -191,12 +191,14 @@ impl FromStr for Size {
         if let Some(sectors) = sectors(text) {
             return Ok(Self::Sectors(sectors));
         }
-        let other = |error| format!("{error}; or 2048s for sectors, 50% of the space, or rest");
+        let other = |error| {
+            format!("{error}; also possible are sectors (2048s), a share of the space (50%) and rest")
+        };
         let size = parse_size(text).map_err(|error| PlanError::Syntax(other(error)))?;
         // sfdisk and parted take a number without a unit as MiB or sectors.
         if size < SMALLEST_UNSAID && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return wrong(format!(
-                "'{text}' has no unit: write {text}MiB, {text}s for sectors, or {text}B for bytes"
+                "'{text}' has no unit; use {text}MiB, {text}s for sectors, or {text}B for bytes"
             ));
         }
         Ok(Self::Bytes(size))
@@ -211,7 +213,8 @@ impl FromStr for Place {
             return Ok(Self::Sector(sector));
         }
         let byte = parse_size(text);
-        byte.map(Self::Byte).map_err(|error| PlanError::Syntax(format!("{error}; or 2048s for a sector")))
+        byte.map(Self::Byte)
+            .map_err(|error| PlanError::Syntax(format!("{error}; also possible is a sector (2048s)")))
     }
 }
 

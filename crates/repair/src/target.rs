@@ -27,26 +27,26 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 pub enum TargetError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("is partition {0} of a disk: name the disk instead")]
+    #[error("is partition {0} of a disk; name the disk instead")]
     Partition(u32),
     #[error(
-        "is not a raw image ({0}): connect it as a device first (qemu-nbd -c); --format raw treats the \
-         file itself as the disk"
+        "is not a raw image ({0}); first connect the image as a device (qemu-nbd -c); --format raw treats \
+         the file itself as the disk"
     )]
     NotRaw(Format),
     #[error(
-        "is a {} zoned device without conventional zones for a partition table at its start and end: use \
-         it without partitions (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
+        "is a {} zoned device without conventional zones for a partition table at its start and end; use it \
+         without partitions (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
         .0.model
     )]
     Zoned(Zoned),
-    #[error("nothing was written: the device is read-only")]
+    #[error("nothing was written, because the device is read-only")]
     ReadOnly,
     #[error("cannot open for writing")]
     Io(#[source] io::Error),
     #[error("in use ({0}); nothing was written")]
     InUse(String),
-    #[error("nothing was written: it was replaced while it was being opened")]
+    #[error("nothing was written, because the target was replaced while it was being opened")]
     Replaced,
 }
 
@@ -199,7 +199,7 @@ impl<'d> Target<'d> {
         if span.is_some_and(|span| span.gaps(places.iter().copied()).is_empty()) {
             return Ok(());
         }
-        Err(io::Error::other("the copy is not allowed to write at this byte, so nothing was written there"))
+        Err(io::Error::other("the copy must not write at this byte, so nothing was written there"))
     }
 }
 
@@ -212,8 +212,8 @@ impl Claimed {
             Some(code) if code == Errno::BUSY.raw_os_error() => {
                 let uses = Machine::read(None).uses(path);
                 let unknown =
-                    "the kernel refuses exclusive access: the disk or one of its partitions is mounted or in \
-                     use";
+                    "the kernel refuses exclusive access, because the disk or one of its partitions is \
+                     mounted or in use";
                 TargetError::InUse(if uses.is_empty() { unknown.to_owned() } else { uses.join("; ") })
             }
             _ if is_device => TargetError::Io(straddle_device::closed(error)),

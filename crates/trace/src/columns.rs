@@ -42,11 +42,11 @@ pub(crate) enum Values {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ColumnsError {
-    #[error("{part:?} is not of the form QUANTITY=COLUMN or QUANTITY=COLUMN:UNIT")]
+    #[error("{part:?} does not have the form QUANTITY=COLUMN or QUANTITY=COLUMN:UNIT")]
     Form { part: String },
-    #[error("unknown quantity {name:?}: use time, op, offset, length or volume")]
+    #[error("unknown quantity {name:?}; use time, op, offset, length or volume")]
     Quantity { name: String },
-    #[error("{unit:?} is not a unit of {quantity}: {known}")]
+    #[error("{unit:?} is not a unit of {quantity}; {known}")]
     Unit { unit: String, quantity: &'static str, known: &'static str },
     #[error("{quantity} is specified twice")]
     Twice { quantity: &'static str },
@@ -119,7 +119,7 @@ fn exponent(unit: &str) -> Result<Exponent, ColumnsError> {
     known.map(|(_, exponent)| *exponent).ok_or_else(|| ColumnsError::Unit {
         unit: unit.to_owned(),
         quantity: "time",
-        known: "s, ms, us, ns or 100ns",
+        known: "use s, ms, us, ns or 100ns",
     })
 }
 
@@ -129,7 +129,7 @@ fn bytes(quantity: &'static str, unit: Option<&str>) -> Result<u64, ColumnsError
         Some("sectors") => Ok(SECTOR),
         Some(unit) => {
             let size = parse_size(unit).ok().map(straddle_units::ByteCount::get).filter(|size| *size > 0);
-            let known = "bytes, sectors (of 512 bytes), or the size of a block, such as 4KiB";
+            let known = "use bytes, sectors (of 512 bytes), or the size of a block, such as 4KiB";
             size.ok_or_else(|| ColumnsError::Unit { unit: unit.to_owned(), quantity, known })
         }
     }
@@ -339,16 +339,16 @@ mod tests {
     fn what_is_wrong_with_a_map_is_named() {
         let wrong = |text: &str| text.parse::<Columns>().unwrap_err().to_string();
         for (text, says) in [
-            ("", "not of the form"),
-            ("time", "not of the form"),
-            ("time=", "not of the form"),
-            ("offset=0", "not of the form"),
+            ("", "not have the form"),
+            ("time", "not have the form"),
+            ("time=", "not have the form"),
+            ("offset=0", "not have the form"),
             ("speed=a", "unknown quantity \"speed\""),
             ("time=a:hours", "not a unit of time"),
             ("offset=a:0", "not a unit of offset"),
             ("op=a:1", "not a unit of op"),
             ("op=a:1/2/3/4/5", "not a unit of op"),
-            ("volume=a:b", "not of the form"),
+            ("volume=a:b", "not have the form"),
             ("op=a,op=b", "op is specified twice"),
         ] {
             assert!(wrong(text).contains(says), "{text}: {}", wrong(text));

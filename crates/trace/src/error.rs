@@ -46,7 +46,7 @@ pub enum LineError {
          in any format of --format; for other tables, name the columns with --columns"
     )]
     Unknown,
-    #[error("it is not in the format {format}")]
+    #[error("the trace is not in the format {format}")]
     NotBinary { format: &'static str },
     #[error(
         "a Parquet file has its metadata in a footer, so it cannot be read from a pipe or a compressed file"
@@ -54,27 +54,29 @@ pub enum LineError {
     Piped,
     #[error("the trace ends inside this record")]
     Cut,
-    #[error("its first four bytes are {magic:#010x}, which do not start a record of blktrace version 7")]
+    #[error("the record starts with {magic:#010x}, which is not the magic number of blktrace version 7")]
     Magic { magic: u32 },
     #[error(transparent)]
     Columns(TableError),
-    #[error("the field {column} is missing: the line has {fields}")]
+    #[error("the field {column} is missing, because the line has too few fields ({fields})")]
     Missing { column: &'static str, fields: usize },
     #[error("{column} = {value:?}: {reason}")]
     Field { column: &'static str, value: String, reason: &'static str },
-    #[error("a line longer than {limit} bytes, which no known trace format has")]
+    #[error("the line is longer than {limit} bytes, which is longer than in any known trace format")]
     Long { limit: usize },
-    #[error("more than {most} volumes: check the volume column")]
+    #[error("the trace has more than {most} volumes; check the volume column")]
     Volumes { most: usize },
-    #[error("the volume's name is longer than {limit} bytes")]
+    #[error("the name of the volume is longer than {limit} bytes")]
     LongName { limit: usize },
-    #[error("byte {offset}, length {length}: past the end of any disk")]
+    #[error("byte {offset}, length {length}: the request extends past the end of any disk")]
     TooFar { offset: u64, length: u64 },
-    #[error("not UTF-8 text: a binary file, or compressed with something other than gzip, zstd or xz")]
+    #[error(
+        "the file is not UTF-8 text, but binary or compressed with a program other than gzip, zstd or xz"
+    )]
     NotText,
     #[error(
-        "byte {offset}, length {length}: past the end of the drive at byte {capacity}; to wrap such requests \
-         around to the start, use --wrap"
+        "byte {offset}, length {length}: the request extends past the end of the drive at byte {capacity}; \
+         to wrap such requests around to the start, use --wrap"
     )]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error(transparent)]
@@ -94,7 +96,7 @@ pub enum ParquetError {
     Invalid(parquet::errors::ParquetError),
     #[error(transparent)]
     Table(TableError),
-    #[error("{what} has {bytes} bytes, more than the limit of {most}")]
+    #[error("{what} has {bytes} bytes, which is more than the limit of {most}")]
     Large { what: &'static str, bytes: u64, most: u64 },
     #[error("the row group declares {claimed} rows, but has {found}")]
     Rows { claimed: u64, found: u64 },
@@ -110,9 +112,11 @@ straddle_units::error_kind! {
 /// What is wrong with the columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    #[error("there is no column {column:?}: use --columns to name it. The columns are: {present}")]
+    #[error(
+        "there is no column {column:?}; use --columns to name the right column. The columns are: {present}"
+    )]
     NoColumn { column: String, present: String },
-    #[error("there are two columns for {column:?}: choose one with --columns")]
+    #[error("there are two columns for {column:?}; choose one with --columns")]
     TwoColumns { column: &'static str },
     #[error("a batch has {found} columns, but the schema has {expected}")]
     Batch { found: usize, expected: usize },
@@ -130,11 +134,11 @@ pub enum WriteError {
     #[error(transparent)]
     Parquet(Box<dyn std::error::Error + Send + Sync>),
     #[error(
-        "fio's log must be in chronological order, but request {line} is earlier than the previous one: sort \
+        "fio's log must be in chronological order, but request {line} is earlier than the previous one; sort \
          the trace"
     )]
     Backwards { line: u64 },
-    #[error("the volume's name {name:?} cannot be written: {why}")]
+    #[error("the name of the volume {name:?} cannot be written: {why}")]
     Name { why: &'static str, name: String },
 }
 

@@ -76,7 +76,7 @@ impl Account {
         let mut input = Input { bytes: body, at: MAGIC.len() + 1, requests: 0 };
         let account = input.account()?;
         if input.at < body.len() {
-            return Err(input.wrong("unexpected bytes after the end"));
+            return Err(input.wrong("there are unexpected bytes after the end"));
         }
         Ok(account)
     }
@@ -119,7 +119,7 @@ impl Input<'_> {
         let span = match self.byte()? {
             0 => None,
             1 => Some(Time::from_nanos(self.number()?)),
-            _ => return Err(self.wrong("a field that must be a time or empty")),
+            _ => return Err(self.wrong("the field must be a time or empty")),
         };
         let mut account = Account { others, span, ..Account::default() };
         for _ in 0..self.number()? {
@@ -138,7 +138,7 @@ impl Input<'_> {
         let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST);
         let length = length.ok_or_else(|| self.wrong("the name of a volume is too long"))?;
         let name = self.bytes.get(self.at..).and_then(|rest| rest.get(..length));
-        let name = name.ok_or_else(|| self.wrong("it ends inside the name of a volume"))?;
+        let name = name.ok_or_else(|| self.wrong("the histogram ends inside the name of a volume"))?;
         let name = std::str::from_utf8(name).map_err(|_| self.wrong("the name of a volume is not text"))?;
         self.at += length;
         Ok(name.to_owned())
@@ -150,7 +150,7 @@ impl Input<'_> {
         self.more(flushes)?;
         let volume = Volume { reads, writes, discards, flushes, coalesced: Vec::new() };
         if volume.is_empty() {
-            return Err(self.wrong("a volume without requests"));
+            return Err(self.wrong("the volume has no requests"));
         }
         Ok(volume)
     }
@@ -161,34 +161,35 @@ impl Input<'_> {
         let (mut next, mut all) = (0_u64, 0);
         for _ in 0..self.number()? {
             let key = self.number()?.checked_add(next).and_then(|key| u32::try_from(key).ok());
-            let key =
-                key.filter(|key| is_key(*key)).ok_or_else(|| self.wrong("no such class of requests"))?;
+            let key = key
+                .filter(|key| is_key(*key))
+                .ok_or_else(|| self.wrong("there is no such class of requests"))?;
             next = u64::from(key) + 1;
             let requests = self.number()?;
             self.more(requests)?;
             let beyond = if is_long(key) { self.number()? } else { 0 };
             if requests == 0 {
-                return Err(self.wrong("a class without requests"));
+                return Err(self.wrong("the class has no requests"));
             }
             all += requests;
             histogram.add_many(key, requests, beyond);
         }
         if histogram.inexact > all {
-            return Err(self.wrong("more misaligned requests than requests in total"));
+            return Err(self.wrong("there are more misaligned requests than requests in total"));
         }
         Ok(histogram)
     }
 
     fn more(&mut self, requests: u64) -> Result<(), StoredError> {
         let sum = self.requests.checked_add(requests).filter(|sum| *sum <= MOST_REQUESTS);
-        self.requests = sum.ok_or_else(|| self.wrong("more requests than any trace has"))?;
+        self.requests = sum.ok_or_else(|| self.wrong("there are more requests than any trace has"))?;
         Ok(())
     }
 
     fn count(&mut self) -> Result<u64, StoredError> {
         let count = self.number()?;
         if count > MOST_REQUESTS {
-            return Err(self.wrong("more requests than any trace has"));
+            return Err(self.wrong("there are more requests than any trace has"));
         }
         Ok(count)
     }
@@ -206,12 +207,12 @@ impl Input<'_> {
                 return Ok(number);
             }
         }
-        Err(self.wrong("a number encoded with unnecessary bytes"))
+        Err(self.wrong("the number is encoded with unnecessary bytes"))
     }
 
     fn byte(&mut self) -> Result<u8, StoredError> {
         let byte = self.bytes.get(self.at).copied();
-        let byte = byte.ok_or_else(|| self.wrong("it ends here"))?;
+        let byte = byte.ok_or_else(|| self.wrong("the histogram ends here"))?;
         self.at += 1;
         Ok(byte)
     }

@@ -20,25 +20,25 @@ pub use session::{CLOCK, Ended, Options, Progress, Why, clock, record};
 pub enum RecordError {
     #[error("{}: cannot be examined", path.display())]
     Look { path: PathBuf, source: io::Error },
-    #[error("{}: not a block device: only requests to block devices can be recorded", path.display())]
+    #[error("{}: is not a block device, and only requests to block devices can be recorded", path.display())]
     NotADevice { path: PathBuf },
-    #[error("{}: it has no {what} in sysfs", path.display())]
+    #[error("{}: has no {what} in sysfs", path.display())]
     NotDescribed { path: PathBuf, what: &'static str },
     #[error("{}: has no request queue; record the {} below it", path.display(), below(lower))]
     NoQueue { path: PathBuf, lower: Vec<String> },
-    #[error("tracefs is not mounted: as root, mount -t tracefs nodev /sys/kernel/tracing")]
+    #[error("tracefs is not mounted; as root, run mount -t tracefs nodev /sys/kernel/tracing")]
     NotMounted,
     #[error("this kernel has no tracefs")]
     NoTracefs,
     #[error("this kernel has no block request events (CONFIG_BLK_DEV_IO_TRACE)")]
     NoEvents,
-    #[error("{}: recording needs root", path.display())]
+    #[error("{}: cannot be used for recording; run as root", path.display())]
     Denied { path: PathBuf, source: io::Error },
     #[error("{}: the kernel's buffers cannot be used", path.display())]
     Tracefs { path: PathBuf, source: io::Error },
-    #[error("{}: unknown format", path.display())]
+    #[error("{}: has an unknown format", path.display())]
     Format { path: PathBuf, source: FormatError },
-    #[error("CPU {processor}: invalid page in the kernel's buffer")]
+    #[error("the kernel's buffer of CPU {processor} has an invalid page")]
     Page { processor: u32, source: PageError },
     #[error("the recording cannot be written")]
     Write(#[source] io::Error),
@@ -52,9 +52,9 @@ fn below(lower: &[String]) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum FormatError {
-    #[error("it has no field {name}")]
+    #[error("the event has no field {name}")]
     NoField { name: &'static str },
-    #[error("its pages are larger than {most} bytes")]
+    #[error("the pages are larger than {most} bytes")]
     Large { most: usize },
 }
 
@@ -62,9 +62,9 @@ pub enum FormatError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum PageError {
-    #[error("it has only {bytes} bytes")]
+    #[error("the page has only {bytes} bytes")]
     Short { bytes: usize },
-    #[error("it declares {bytes} bytes of events")]
+    #[error("the page declares {bytes} bytes of events")]
     Long { bytes: u64 },
     #[error("the event at byte {byte} extends past the end of the page")]
     Event { byte: usize },

@@ -184,7 +184,7 @@ impl<W: Write> Fio<W> {
 fn csv_name(name: &str) -> Result<Cow<'_, str>, WriteError> {
     let is_kept = name.trim() == name && !name.contains(|letter: char| letter == '"' || letter.is_control());
     if !is_kept {
-        let why = "it contains a quotation mark or a control character, or begins or ends with a space";
+        let why = "the name contains a quotation mark or a control character, or begins or ends with a space";
         return Err(WriteError::Name { name: name.to_owned(), why });
     }
     Ok(if name.contains(',') { format!("\"{name}\"").into() } else { name.into() })

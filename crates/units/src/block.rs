@@ -18,7 +18,7 @@ pub struct BlockSize(u32);
 
 /// A number of bytes that is not a logical block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a logical block size: it must be a power of two from 512 to 65536")]
+#[error("{0} is not a logical block size, which must be a power of two from 512 to 65536")]
 pub struct BlockSizeError(pub u64);
 
 impl TryFrom<u64> for BlockSize {

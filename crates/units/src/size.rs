@@ -12,12 +12,12 @@ const UNITS: [(char, u64); 6] =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ParseSizeError {
-    #[error("'{0}' is not a size: use a whole number of bytes, or a size such as 4KiB or 1MiB")]
+    #[error("'{0}' is not a size; use a whole number of bytes, or a size such as 4KiB or 1MiB")]
     NotANumber(String),
-    #[error("'{0}' has an unknown unit: use B, KiB, MiB, GiB or TiB")]
+    #[error("'{0}' has an unknown unit; use B, KiB, MiB, GiB or TiB")]
     UnknownUnit(String),
     /// Sizes of alignment are never decimal.
-    #[error("'{0}' is a decimal unit (a power of 1000): use KiB, MiB or GiB")]
+    #[error("'{0}' is a decimal unit (a power of 1000); use KiB, MiB or GiB")]
     DecimalUnit(String),
     #[error("'{0}' is more than 2^64 bytes")]
     TooLarge(String),

@@ -17,17 +17,17 @@ pub struct TargetException {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExceptionError {
-    #[error("no finding has the code '{0}'; 'straddle explain' lists the codes")]
+    #[error("no rule has the code '{0}'; 'straddle explain --list' lists the codes")]
     UnknownRule(String),
-    #[error("{0} cannot be ignored: an unfinished move has to be resumed or rolled back")]
+    #[error("{0} cannot be ignored, because an unfinished move must be resumed or rolled back")]
     UnfinishedMove(Code),
-    #[error("{0} cannot be ignored: nothing is known about unreadable data")]
+    #[error("{0} cannot be ignored, because nothing is known about data that cannot be read")]
     Unreadable(Code),
-    #[error("the reason is empty")]
+    #[error("the reason must not be empty")]
     NoReason,
     #[error("the pattern '{pattern}' is not valid")]
     Pattern { pattern: String, source: PatternError },
-    #[error("partitions are numbered from 1")]
+    #[error("the number of a partition must be at least 1")]
     NoPartition,
 }
 

@@ -34,7 +34,7 @@ pub enum NameError {
     Drive(#[from] ProfileError),
     #[error(transparent)]
     Address(#[from] AddressError),
-    #[error("no such file, and {scheme}:// is not a supported scheme; use one of: {}", schemes())]
+    #[error("there is no such file, and the scheme {scheme}:// is not supported; use one of {}", schemes())]
     Scheme { scheme: String },
 }
 

@@ -131,17 +131,18 @@ fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageE
     let of_tables = arguments.dry_run || arguments.backup.is_some();
     let refused = match saved {
         Saved::Copy(_) if of_tables || moves.journal.is_some() => {
-            "--dry-run, --backup and --journal do not apply to copies, which leave the source unchanged"
+            "--dry-run, --backup and --journal do not apply to a copy plan, because a copy does not change \
+             its source"
         }
         Saved::Table(_) | Saved::Moves(_) if arguments.from.is_some() => {
-            "--from applies only to plans made by 'straddle realign --to'"
+            "--from applies only to a plan made by 'straddle realign --to'"
         }
         Saved::Moves(_) if of_tables => {
-            "--dry-run and --backup apply only to plans made by 'straddle plan'; 'straddle realign' shows \
-             what will be moved"
+            "--dry-run and --backup apply only to a plan made by 'straddle plan'; 'straddle realign' shows \
+             what a move plan will move"
         }
         Saved::Table(_) if moves.journal.is_some() || moves.skip_bad.is_some() => {
-            "--journal and --skip-bad apply only to plans made by 'straddle realign'"
+            "--journal and --skip-bad apply only to a plan made by 'straddle realign'"
         }
         Saved::Table(_) | Saved::Moves(_) | Saved::Copy(_) => return Ok(()),
     };
@@ -181,7 +182,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     output::print(&text::plan::lost(&plan))?;
     // A dry run refuses what the real one would.
     if let Some(earlier) = earlier {
-        return refuse(format!("{name}: nothing was written: {earlier}"));
+        return refuse(format!("{name}: nothing was written, because {earlier}"));
     }
     durability::warn(("backup", "file on a disk with --backup"), &backup_path, &arguments.write);
     if arguments.dry_run {
@@ -219,8 +220,8 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     }
     if let Some(path) = loaded.as_ref().ok().and_then(|loaded| loaded.elsewhere(target)) {
         return Some(format!(
-            "{name} is the backup of an apply to {}; choose another file with --backup. If that is the old \
-             name of this disk, revert it with: {undo} --was {}",
+            "{name} is the backup of a change to {}; choose another file with --backup. If that is the old \
+             name of this disk, revert the change with: {undo} --was {}",
             output::printable(path),
             quote_path(Path::new(path))
         ));
@@ -228,22 +229,22 @@ fn earlier(target: &Target<'_>, backup: &Path, operand: &Path) -> Option<String>
     let progress = loaded.and_then(|backup| Ok(backup.progress(target)?));
     Some(match progress {
         Ok(Progress::Nothing) => format!(
-            "{name} is a backup from an earlier apply that changed nothing on this disk (it failed before its \
-             first write, was reverted, or was for a similar disk). Choose another file with --backup, or \
-             move this one: mv -n {quoted} {}",
+            "{name} is the backup of an earlier change that is not on this disk (the change failed before \
+             its first write, was reverted, or was made to a similar disk). Choose another file with \
+             --backup, or rename this one: mv -n {quoted} {}",
             quote_path(&with_ending(backup, "earlier"))
         ),
         Ok(Progress::Part { written, of }) => format!(
-            "{name} is the backup of an interrupted apply, which wrote {written} of {of} bytes; revert it \
-             first: {undo}"
+            "{name} is the backup of an interrupted 'straddle apply', which wrote {written} of {of} bytes; \
+             first revert that change: {undo}"
         ),
         Ok(Progress::Whole) => format!(
-            "{name} is the backup of an earlier, complete apply to this disk; keep it and choose another \
-             file with --backup, or revert that apply: {undo}"
+            "{name} is the backup of an earlier change to this disk, which is complete; keep this file and \
+             choose another one with --backup, or revert that change: {undo}"
         ),
         Err(error) => format!(
-            "{name} exists, but is not a backup for this disk's contents ({error:#}); choose another file \
-             with --backup, or move this one"
+            "{name} exists, but is not a backup of this disk's contents ({error:#}); choose another file \
+             with --backup, or rename this one"
         ),
     })
 }
@@ -271,7 +272,7 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<Exit> {
         }
         Err(ref error @ ApplyError::Elsewhere { ref path }) => {
             let was = quote_path(Path::new(path));
-            return refuse(format!("{name}: {error}; if it was renamed, add: --was {was}"));
+            return refuse(format!("{name}: {error}; if the disk was renamed, add --was {was}"));
         }
         backed_up => backed_up.with_context(|| name.clone())?,
     };

@@ -214,9 +214,12 @@ impl FromStr for Offsets {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
             let trimmed = text.trim();
-            trimmed
-                .parse::<u64>()
-                .map_err(|_| format!("'{trimmed}' is not a number of sectors; try 0..7 or 0,1,7"))
+            trimmed.parse::<u64>().map_err(|_| {
+                format!(
+                    "'{trimmed}' is not a number of sectors; use a range or a list of offsets, such as 0..7 \
+                     or 0,1,7"
+                )
+            })
         };
         let mut offsets = Vec::new();
         for part in text.split(',') {
@@ -225,17 +228,17 @@ impl FromStr for Offsets {
                 None => (number(part)?, number(part)?),
             };
             if first > last {
-                return Err(format!("{first}..{last} is in descending order"));
+                return Err(format!("the range {first}..{last} is in descending order"));
             }
             if last - first >= MOST_OFFSETS as u64 {
-                return Err(format!("more than {MOST_OFFSETS} offsets"));
+                return Err(format!("at most {MOST_OFFSETS} offsets are possible"));
             }
             offsets.extend(first..=last);
         }
         offsets.sort_unstable();
         offsets.dedup();
         if offsets.len() > MOST_OFFSETS {
-            Err(format!("more than {MOST_OFFSETS} offsets"))
+            Err(format!("at most {MOST_OFFSETS} offsets are possible"))
         } else {
             Ok(Self(offsets))
         }
@@ -245,7 +248,7 @@ impl FromStr for Offsets {
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         Ok(seconds) if (0.001..=1e7).contains(&seconds) => Ok(seconds),
-        _ => Err("not a number of seconds from 0.001 to 10000000".to_owned()),
+        _ => Err("must be a number of seconds from 0.001 to 10000000".to_owned()),
     }
 }
 
@@ -253,7 +256,7 @@ fn overhead(text: &str) -> Result<u64, String> {
     let micros = text.parse::<f64>().ok().filter(|micros| (0.0..=1e7).contains(micros));
     let time = micros.and_then(straddle_units::io::Nanos::from_micros);
     time.map(straddle_units::io::Nanos::get)
-        .ok_or_else(|| "not a number of microseconds from 0 to 10000000".to_owned())
+        .ok_or_else(|| "must be a number of microseconds from 0 to 10000000".to_owned())
 }
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Exit> {

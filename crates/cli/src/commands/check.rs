@@ -287,7 +287,9 @@ pub(crate) fn page_size(text: &str) -> Result<ByteCount, String> {
 fn rule_code() -> impl TypedValueParser<Value = Code> {
     Completed(|| Box::new(RULES.iter().map(|rule| rule.code.as_str()))).try_map(|text| {
         let rule = straddle_audit::rule(&text).map(|rule| rule.code);
-        rule.ok_or_else(|| format!("no finding has the code '{text}'; 'straddle explain' lists the codes"))
+        rule.ok_or_else(|| {
+            format!("no rule has the code '{text}'; 'straddle explain --list' lists the codes")
+        })
     })
 }
 

@@ -126,7 +126,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
 fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
     if let Some(old) = copy::shared(old, options, new) {
         return refuse(format!(
-            "{}: this is {}, the source of the copy; choose another disk",
+            "{}: is the same disk as {}, the source of the copy; choose another disk",
             new.display(),
             old.display()
         ));
@@ -136,7 +136,8 @@ fn check_apart(old: &Path, options: &Options, new: &Path) -> Result<()> {
 
 pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let from = arguments.from.as_deref();
-    let from = from.ok_or_else(|| UsageError("a copy needs its source; add --from SOURCE".to_owned()))?;
+    let from =
+        from.ok_or_else(|| UsageError("a copy plan needs the source disk; add --from SOURCE".to_owned()))?;
     let new = arguments.write.as_path();
     check_map(&arguments.moves, None)?;
     let options = Options {
@@ -213,11 +214,11 @@ fn check_name(new: &Path) -> Result<()> {
     let raw = new.with_extension("raw");
     let (from, to) = (quote_path(&raw), quote_path(new));
     let convert = qemu.map_or_else(String::new, |qemu| {
-        format!("; to convert it afterwards: qemu-img convert -O {qemu} {from} {to}")
+        format!("; to convert the image afterwards: qemu-img convert -O {qemu} {from} {to}")
     });
     let text = format!(
-        "{}: straddle writes only raw images, but the name is that of another format ({format}); use the \
-         name {}{convert}",
+        "{}: straddle writes only raw images, but this is the name of a {format} image; use the name \
+         {}{convert}",
         new.display(),
         raw.display()
     );
@@ -314,9 +315,9 @@ pub(super) fn hint(
         _ if error.lacks_room() && situation.stack.problems.iter().any(is_misplaced) => {
             let plan = plan("plan.json");
             format!(
-                "its GPT was made for a smaller disk and leaves no room; first move the backup GPT to the \
-                 end: straddle plan {operand}{options} --relocate-backup --save {plan} && straddle apply \
-                 {plan} --write {operand}"
+                "the GPT was made for a smaller disk and leaves no room to move partitions; first move the \
+                 backup GPT to the end of the disk: straddle plan {operand}{options} --relocate-backup \
+                 --save {plan} && straddle apply {plan} --write {operand}"
             )
         }
         _ if error.lacks_room() => format!(
@@ -324,9 +325,11 @@ pub(super) fn hint(
             plan("copy.json")
         ),
         TableKind::Content(content) => {
-            format!("nothing to realign: {content} fills the whole disk from byte 0, which is aligned")
+            format!(
+                "nothing to realign, because {content} fills the whole disk from byte 0, which is aligned"
+            )
         }
-        TableKind::None => "nothing to realign: there is no partition table".to_owned(),
+        TableKind::None => "nothing to realign, because there is no partition table".to_owned(),
         _ => return error.into(),
     };
     RefusedError(text).into()
@@ -355,7 +358,7 @@ pub(super) fn of_container(error: ChangeError, arguments: &RealignArguments) -> 
         how_opened(arguments.image.format, &backing),
     );
     let mut text = format!(
-        "it is {kind}, whose partitions cannot be moved in place; to copy them: straddle realign \
+        "partitions in {kind} cannot be moved in place; to copy them to a raw image: straddle realign \
          {operand}{seen} --to {raw} --save {plan} && straddle apply {plan} --from {operand}{read} --write \
          {raw}"
     );

@@ -114,7 +114,7 @@ fn print_json(subjects: Vec<Subject>) -> Result<Exit> {
 fn explain_drive(arguments: &ExplainArguments, word: &str, name: &str) -> Result<Exit> {
     let command = format!("straddle drive show {name}");
     if arguments.json {
-        return usage(format!("'{word}' is a drive; use: {command} --json"));
+        return usage(format!("'{word}' is a modelled drive; for JSON, use {command} --json"));
     }
     let more = format!(
         "'{command}' prints the same text. To check a disk for this drive: straddle check --assume \
@@ -221,7 +221,7 @@ fn explain_rmw(arguments: &RmwArguments) -> Result<Exit> {
         Io { offset: ByteOffset::new(arguments.offset.get()), size: arguments.io, count: arguments.count };
     let counted = Boundary::new(arguments.physical, arguments.phase)
         .and_then(|boundary| Some((boundary, count_rmw(io, boundary)?)));
-    let Some((boundary, count)) = counted else { return usage("the writes would end past 2^64 bytes") };
+    let Some((boundary, count)) = counted else { return usage("the writes would end beyond byte 2^64") };
     if arguments.json {
         let report = RmwReport { io, physical_sectors: boundary, count: &count };
         return Document::of(SchemaOf::ExplainRmw, report).print();

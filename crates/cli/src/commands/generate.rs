@@ -70,7 +70,9 @@ pub(crate) fn man(command: Option<&str>, dir: Option<&Path>) -> Result<Exit> {
     let printed = output::print_bytes(&page)?;
     if std::io::stdout().is_terminal() {
         let command = command.map_or_else(String::new, |name| format!(" {name}"));
-        output::complain(&format!("this is the page's source; to read it: straddle man{command} | man -l -"));
+        output::complain(&format!(
+            "this is the source of the man page; to read the page: straddle man{command} | man -l -"
+        ));
     }
     Ok(printed)
 }

@@ -30,7 +30,7 @@ pub(crate) fn start() -> Result<Exit> {
     let error = process::Command::new(&program).args(std::env::args_os().skip(1)).exec();
     if error.kind() == ErrorKind::NotFound {
         return usage(
-            "straddle-lab, which runs this command, is not installed next to straddle or on the PATH",
+            "straddle-lab, which runs this command, is neither installed next to straddle nor found in PATH",
         );
     }
     Err(error).with_context(|| format!("{}: cannot be started", program.display()))
@@ -202,11 +202,13 @@ pub enum TearName {
 
 fn partition_start(text: &str) -> Result<Start, String> {
     let start = match text.strip_suffix('s') {
-        Some(sectors) => Start::Sectors(sectors.parse().map_err(|_| "not a number of sectors".to_owned())?),
+        Some(sectors) => {
+            Start::Sectors(sectors.parse().map_err(|_| "must be a number of sectors".to_owned())?)
+        }
         None => Start::Bytes(parse_size(text).map_err(|error| error.to_string())?.get()),
     };
     match start {
-        Start::Bytes(0) | Start::Sectors(0) => Err("the partition table is at the start of the drive".into()),
+        Start::Bytes(0) | Start::Sectors(0) => Err("must not be 0, where the partition table is".into()),
         start => Ok(start),
     }
 }
@@ -214,7 +216,7 @@ fn partition_start(text: &str) -> Result<Start, String> {
 fn memory(text: &str) -> Result<ByteCount, String> {
     const LEAST: u64 = 64 << 20;
     let size = parse_size(text).map_err(|error| error.to_string())?;
-    if size.get() < LEAST { Err("Linux needs at least 64 MiB".into()) } else { Ok(size) }
+    if size.get() < LEAST { Err("the guest needs at least 64 MiB of memory".into()) } else { Ok(size) }
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {

@@ -194,7 +194,7 @@ fn request(arguments: &PlanArguments) -> Result<Request> {
     if arguments.start.is_some() {
         match request.parts.first_mut() {
             Some(first) => first.start = arguments.start,
-            None => return usage("--start needs --part or --add"),
+            None => return usage("--start requires --part or --add"),
         }
     }
     Ok(request)
@@ -219,7 +219,7 @@ impl Saved {
         if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
             let why = if metadata.is_file() { "too large" } else { "not a regular file" };
             return usage(format!(
-                "{}: not a plan ({why}); use a file saved by 'straddle plan --save' or 'straddle realign \
+                "{}: is not a plan ({why}); use a file saved by 'straddle plan --save' or 'straddle realign \
                  --save'",
                 path.display()
             ));
@@ -249,7 +249,7 @@ impl Saved {
     fn differs(&self, former: &Self) -> Option<String> {
         if self.kind() != former.kind() {
             return Some(format!(
-                "already holds a plan for {}, but this plan is for {}",
+                "already holds a plan for {}, and the new plan is for {}",
                 former.kind(),
                 self.kind()
             ));
@@ -279,7 +279,7 @@ pub(super) fn save(path: &Path, json: &str, targets: &[&Path]) -> Result<()> {
             Ok(former) => Saved::from_json(json)?.differs(&former),
             Err(_) => Backup::load(path)
                 .is_ok_and(|backup| !backup.is_reverted())
-                .then(|| "is the backup of a table".to_owned()),
+                .then(|| "is a backup, with which a change can be reverted".to_owned()),
         };
         if let Some(why) = why {
             return refuse(format!("{}: {why}; choose another name", path.display()));

@@ -99,8 +99,11 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
         output_file::check(path, arguments.target.path().as_slice())?;
     }
     if let (Some(_), Some(path)) = (&arguments.share, arguments.target.path().filter(|path| path.is_file())) {
-        let file = format!("{} is a file, so the layers below it would be measured too", path.display());
-        return usage(format!("--share needs a drive: {file}"));
+        let file = format!(
+            "{} is a file, so the probe would also measure the layers below the file",
+            path.display()
+        );
+        return usage(format!("--share requires a drive, but {file}"));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let Probed { mut subject, claims, regions, notes } = open(arguments, &stop)?;
@@ -122,7 +125,7 @@ pub(crate) fn run(arguments: &ProbeArguments) -> Result<Exit> {
     drop(bar);
     let interrupted = stop.load(Ordering::Relaxed);
     if interrupted {
-        output::complain("interrupted: partial results, nothing saved");
+        output::complain("interrupted; the results are incomplete, and nothing was saved");
     } else {
         save(arguments, &report)?;
         if let Some(path) = &arguments.share {
@@ -148,7 +151,8 @@ fn save(arguments: &ProbeArguments, report: &Report) -> Result<()> {
         }
         None => {
             output::complain(&format!(
-                "{}: not written, because the unit cannot be determined",
+                "{}: not written, because the size of the drive's physical sector or other unit could not be \
+                 determined",
                 path.display()
             ));
             Ok(())

@@ -108,8 +108,9 @@ pub(crate) enum AtBoot {
 }
 
 fn start_of(text: &str) -> Result<(u32, Place), String> {
-    let (number, place) = text.split_once('=').ok_or("not NUMBER=START, as in 2=8MiB or 2=2048s")?;
-    let number = number.parse().map_err(|_| format!("'{number}' is not the number of a partition"))?;
+    let (number, place) =
+        text.split_once('=').ok_or("must have the form NUMBER=START, such as 2=8MiB or 2=2048s")?;
+    let number = number.parse().map_err(|_| format!("'{number}' is not a partition number"))?;
     Ok((number, place.parse().map_err(|error: straddle_repair::PlanError| error.to_string())?))
 }
 
@@ -219,7 +220,8 @@ pub(super) fn opened(arguments: &RealignArguments) -> Options {
 
 fn nothing(name: &str, situation: &Situation<'_>, is_json: bool) -> Result<Exit> {
     let staying = realign::staying(situation).unwrap_or_default();
-    let notes = staying.into_iter().map(|(number, why)| format!("partition {number} is not moved: {why}"));
+    let notes =
+        staying.into_iter().map(|(number, why)| format!("partition {number} is not moved, because {why}"));
     let notes: Vec<String> = notes.collect();
     if is_json {
         let straddle = env!("CARGO_PKG_VERSION");
@@ -240,7 +242,7 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
     };
     UsageError::unless_once("--start", arguments.start.iter().map(|(number, _)| *number))?;
     let starts = arguments.start.iter().map(|(number, place)| {
-        let at = byte(*place).with_context(|| format!("partition {number}: its start is beyond 2^64"))?;
+        let at = byte(*place).with_context(|| format!("partition {number} would start beyond byte 2^64"))?;
         Ok((*number, at))
     });
     Ok(Wanted {
@@ -287,8 +289,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             if run.restore_table(backup).with_context(|| name.clone())? {
                 let undo = format!("straddle undo {} --write {}", quote_path(backup), quote_path(path));
                 output::complain(&format!(
-                    "{}: the current table was saved and the move's table restored; to revert this before the \
-                     move is complete: {undo}",
+                    "{}: the current table was saved and the table of the move restored; to restore the \
+                     saved table before the move is complete: {undo}",
                     output::printable(&name)
                 ));
                 restored = Some(undo);
@@ -299,7 +301,11 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let ended = carry(run, &name, path, &arguments.moves, arguments.rollback);
     match restored {
         Some(undo) => ended.with_context(|| {
-            format!("{}: the table was restored (to revert this: {undo}), but then", output::printable(&name))
+            format!(
+                "{}: the table of the move was restored (to restore the previous one: {undo}), but the move \
+                 could not continue",
+                output::printable(&name)
+            )
         }),
         None => ended,
     }
@@ -344,7 +350,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: 
     // That it is over is known even if nothing can be printed.
     let printed = output::print(&format!("{shown}: {said}\n{}", after.concat()));
     let printed = printed
-        .with_context(|| format!("{shown}: {said}, but this message cannot be written to standard output"))?;
+        .with_context(|| format!("{shown}: {said}, but this result cannot be written to standard output"))?;
     Ok(if bad.is_empty() { printed } else { Exit::Findings })
 }
 
@@ -368,14 +374,14 @@ fn explained(
             // The journal's file does not say whose data it describes.
             let only_if = match moves.journal {
                 Some(_) => {
-                    " (only if the disk's data was moved: on a clone or a restored backup, this would \
+                    " (only if data on this disk was moved; on a clone or a restored backup, this would \
                      destroy the data)"
                 }
                 None => "",
             };
             refuse(format!(
-                "{name}: {error}. To save that table to a new file and resume, run {again}. To roll back, \
-                 run {again} --rollback{only_if}"
+                "{name}: {error}. To save the changed table to a new file and resume the move, run {again}. \
+                 To roll the move back, run {again} --rollback{only_if}"
             ))
         }
         // The move is complete, or has not begun: there is nothing to go on with.
@@ -410,7 +416,7 @@ impl<'m> UnreadableMap<'m> {
                 let named = |error| io::Error::other(format!("{}: {error}", path.display()));
                 let written = file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0));
                 written.and_then(|()| file.sync_all()).map_err(named)?;
-                output::complain(&format!("{}: {areas} could not be read", path.display()));
+                output::complain(&format!("{}: lists {areas} that could not be read", path.display()));
             }
             None => complain_unreadable(bad),
         }

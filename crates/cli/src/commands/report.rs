@@ -108,7 +108,7 @@ fn merged(inputs: &[PathBuf], skipped: Vec<Skipped>) -> Fleet {
     }
     if fleet.replaced > NAMED {
         let more = plural(fleet.replaced - NAMED, "more audit");
-        output::complain(&format!("{more} replaced by a later audit of the same host"));
+        output::complain(&format!("{more} replaced by later audits of the same hosts"));
     }
     fleet
 }

@@ -96,8 +96,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit> {
     let shifts = shifts(arguments, profile)?;
     if shifts.len() > 1 && input::is_stdin(&arguments.trace) {
         return usage(
-            "standard input can be read only once, but each shift reads the trace again; save it to a file \
-             first",
+            "standard input can be read only once, but straddle reads the trace once for each shift; save \
+             the trace to a file first",
         );
     }
     let recordings = Recording::group(std::slice::from_ref(&arguments.trace));
@@ -134,7 +134,7 @@ fn shifts(arguments: &SimArguments, profile: &Profile) -> Result<Vec<u64>> {
     let mut shifts: Vec<u64> = arguments.shift.iter().map(|shift| shift.get()).collect();
     if let Some(shift) = shifts.iter().find(|shift| !shift.is_multiple_of(sector)) {
         return usage(format!(
-            "--shift {shift}: not a multiple of this drive's logical sector, {sector} bytes"
+            "--shift {shift} is not a multiple of the drive's {sector}-byte logical sector"
         ));
     }
     if shifts.is_empty() {

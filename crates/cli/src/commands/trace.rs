@@ -198,7 +198,7 @@ fn window(text: &str) -> Result<Nanos, String> {
     });
     let longest = Nanos::new(3_600_000_000_000);
     let is_in_range = |time: &Nanos| (1..=longest.get()).contains(&time.get());
-    parsed.filter(is_in_range).ok_or_else(|| "must be a time up to an hour, such as 10ms".to_owned())
+    parsed.filter(is_in_range).ok_or_else(|| "must be a time of at most an hour, such as 10ms".to_owned())
 }
 
 fn buffer(text: &str) -> Result<ByteCount, String> {
@@ -210,7 +210,7 @@ fn buffer(text: &str) -> Result<ByteCount, String> {
 fn unit(text: &str) -> Result<u64, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?.get();
     let sectors = UNITS.into_iter().find(|sectors| sectors * straddle_trace::SECTOR == size);
-    sectors.ok_or_else(|| "must be a power of two from 512 to 1MiB".to_owned())
+    sectors.ok_or_else(|| "must be a power of two from 512 bytes to 1MiB".to_owned())
 }
 
 pub(crate) fn run(arguments: &TraceArguments) -> Result<Exit> {
@@ -224,7 +224,7 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     let start = arguments.started_at.get();
     if !start.is_multiple_of(SECTOR) {
         return usage(format!(
-            "--started-at {start}: must be a multiple of 512 bytes ({start}s is sector {start})"
+            "--started-at {start} is not a multiple of 512 bytes; to specify sector {start}, write {start}s"
         ));
     }
     let start = start / SECTOR;
@@ -232,7 +232,7 @@ fn count(arguments: &TraceArguments) -> Result<Exit> {
     let window = arguments.merge_within.map(|within| Window { within, units: units.clone(), start });
     let traces = Recording::group(&arguments.traces);
     if traces.iter().filter(|trace| trace.is_stdin()).count() > 1 {
-        return usage("standard input can be read only once");
+        return usage("'-' (standard input) can be specified only once");
     }
     let inputs: Vec<&Path> = traces.iter().flat_map(|trace| &trace.files).map(PathBuf::as_path).collect();
     if let Some(path) = &arguments.svg {
@@ -273,7 +273,7 @@ fn target(format: &Path) -> Result<Target, UsageError> {
     let known = Target::ALL.into_iter().find(|target| Path::new(target.name()) == format);
     known.ok_or_else(|| {
         let (name, names) = (printable(&format.display().to_string()), Target::ALL.map(Target::name));
-        UsageError(format!("--to {name}: unknown format; the formats are {}", names.join(", ")))
+        UsageError(format!("--to specifies the unknown format {name}; the formats are {}", names.join(", ")))
     })
 }
 
@@ -300,7 +300,7 @@ fn converted(
     out.and_then(OutputFile::finish).with_context(|| format!("{name}: cannot write"))?;
     let format = target.name();
     let lost = [
-        (written.times, "the times of", "request", "below a millisecond"),
+        (written.times, "the times of", "request", "more precisely than to a millisecond"),
         (written.through, "whether", "write", "went through the cache"),
     ];
     for (count, before, noun, after) in lost.into_iter().filter(|(count, ..)| *count > 0) {

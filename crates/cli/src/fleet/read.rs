@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Version {
             return Ok(Self);
         }
         Err(D::Error::custom(format!(
-            "it uses schema {version}, but this version of straddle reads schema {SCHEMA}"
+            "the audit uses schema {version}, but this version of straddle reads schema {SCHEMA}"
         )))
     }
 }
@@ -97,12 +97,12 @@ pub(crate) fn inputs(named: &[PathBuf]) -> (Vec<PathBuf>, Vec<Skipped>) {
     for path in named {
         if !is_stdin(path) && path.is_dir() {
             let mut files = below(path, |folder, error| {
-                let why = format!("cannot list it: {error}");
+                let why = format!("cannot list the directory: {error}");
                 skipped.push(Skipped { name: folder.display().to_string(), why });
             });
             files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
             if files.is_empty() {
-                let why = "it contains no *.json file".to_owned();
+                let why = "the directory contains no *.json file".to_owned();
                 skipped.push(Skipped { name: path.display().to_string(), why });
             }
             inputs.extend(files);
@@ -124,14 +124,14 @@ pub(crate) fn read(path: &Path, mut take: impl FnMut(Document)) -> Result<(), St
         left.set(MAX_AUDIT);
         is_empty = false;
     }
-    if is_empty { Err("it is empty".to_owned()) } else { Ok(()) }
+    if is_empty { Err("the file is empty".to_owned()) } else { Ok(()) }
 }
 
 fn reason(error: &serde_json::Error) -> String {
     match error.classify() {
         serde_json::error::Category::Io => format!("cannot read: {error}"),
-        serde_json::error::Category::Eof => format!("it is truncated: {error}"),
-        _ => format!("it is not the output of 'straddle check --json': {error}"),
+        serde_json::error::Category::Eof => format!("the file is truncated ({error})"),
+        _ => format!("cannot be used as the output of 'straddle check --json' ({error})"),
     }
 }
 

@@ -62,7 +62,8 @@ const DEEPEST_CHAIN: usize = crate::image::MAX_DEPTH as usize;
 
 pub(crate) fn read(disk: &Element, hypervisor: &str) -> Result<Disk, (u64, String)> {
     let name = disk.child("target").and_then(|target| target.attribute("dev"));
-    let name = name.ok_or_else(|| (disk.at, "a disk without <target dev='...'>".to_owned()))?.to_owned();
+    let name =
+        name.ok_or_else(|| (disk.at, "a <disk> element has no <target dev='...'>".to_owned()))?.to_owned();
     let storage = storage(disk);
     // A passed-through LUN answers the guest itself.
     let is_passed_through = disk.attribute("device") == Some("lun");
@@ -95,11 +96,11 @@ fn storage(disk: &Element) -> Storage {
     }
     let stated = match format(disk) {
         Ok(format) => format,
-        Err(name) => return Storage::OutOfReach(format!("straddle cannot read its format '{name}'")),
+        Err(name) => return Storage::OutOfReach(format!("straddle cannot read the disk's format, '{name}'")),
     };
     match &mut stored {
         Storage::Path { path, .. } if !path.is_absolute() => {
-            return Storage::OutOfReach(format!("its path '{}' is not absolute", path.display()));
+            return Storage::OutOfReach(format!("the disk's path '{}' is not absolute", path.display()));
         }
         Storage::Path { format, .. } | Storage::Volume { format, .. } => *format = stated,
         Storage::OutOfReach(_) | Storage::NoDisk(_) => {}
@@ -114,22 +115,23 @@ fn elsewhere(kind: &str, source: &Element) -> String {
             let host = source.child("host").and_then(|host| host.attribute("name"));
             let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
             let (protocol, name) = (of("protocol"), of("name"));
-            format!("it is network storage ({protocol} {name}{host}), which straddle cannot read")
+            format!("the disk is network storage ({protocol} {name}{host}), which straddle cannot read")
         }
         "nvme" => {
-            "it is an NVMe namespace assigned to the guest, without a device node on the host".to_owned()
+            "the disk is an NVMe namespace that is assigned to the guest and has no device node on the host"
+                .to_owned()
         }
-        "dir" => "it is a directory that the guest sees as a FAT disk".to_owned(),
-        "vhostuser" | "vhostvdpa" => format!("it is served by another program ({kind})"),
-        kind => format!("its type '{kind}' is unknown"),
+        "dir" => "the disk is a directory of the host that the guest sees as a FAT file system".to_owned(),
+        "vhostuser" | "vhostvdpa" => format!("the disk is served by another program ({kind})"),
+        kind => format!("the disk has the unknown type '{kind}'"),
     }
 }
 
 fn obstacle(disk: &Element, source: &Element) -> Option<&'static str> {
     if disk.child("encryption").or_else(|| source.child("encryption")).is_some() {
-        return Some("it is encrypted, and only the hypervisor has the key");
+        return Some("the disk is encrypted, and only the hypervisor has the key");
     }
-    source.child("slices").map(|_| "it is a slice of a file, which straddle does not support")
+    source.child("slices").map(|_| "the disk is a slice of a file, which straddle does not support")
 }
 
 fn format(disk: &Element) -> Result<Format, &str> {
@@ -154,7 +156,7 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)
         else {
             return Ok(None);
         };
-        let wrong = || (element.at, format!("blockio: {name}='{text}' is not a size in bytes"));
+        let wrong = || (element.at, format!("<blockio {name}='{text}'> is not a size in bytes"));
         let size: u64 = text.trim().parse().map_err(|_| wrong())?;
         // QEMU takes 0 for a size that is not given.
         Ok((size != 0).then_some(size))
@@ -165,16 +167,17 @@ fn shown(disk: &Element, is_qemu: bool) -> Result<Option<Sectors>, (u64, String)
     }
     let at = blockio.map_or(disk.at, |element| element.at);
     let logical = BlockSize::new(logical.unwrap_or(BlockSize::B512.get()))
-        .map_err(|error| (at, format!("blockio: logical_block_size: {error}")))?;
+        .map_err(|error| (at, format!("<blockio logical_block_size>: {error}")))?;
     let physical = physical.unwrap_or(BlockSize::B512.get());
     if !physical.is_power_of_two() || physical < BlockSize::B512.get() {
-        let what = format!("blockio: physical_block_size='{physical}' is not a power of two of at least 512");
+        let what =
+            format!("<blockio physical_block_size='{physical}'> is not a power of two of at least 512");
         return Err((at, what));
     }
     if physical < logical.get() {
         let what = format!(
-            "blockio: the logical sector ({} bytes) is larger than the physical one ({physical} bytes), so \
-             QEMU refuses to start",
+            "<blockio> makes the logical sector ({} bytes) larger than the physical one ({physical} bytes), \
+             so QEMU refuses to start",
             logical.get()
         );
         return Err((at, what));

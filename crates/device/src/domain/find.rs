@@ -69,7 +69,7 @@ impl Libvirt {
         let path = PathBuf::from(path.trim_end_matches('\n'));
         match path.is_absolute() {
             true => Ok(path),
-            false => Err(format!("its path '{}' is not on this host", path.display())),
+            false => Err(format!("the path of the volume, '{}', is not on this host", path.display())),
         }
     }
 

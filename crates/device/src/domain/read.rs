@@ -97,7 +97,7 @@ impl Walk {
                     self.text(at, &text)?;
                 }
                 Event::DocType(_) => {
-                    return Err((at, "a document type (<!DOCTYPE>) is not allowed".to_owned()));
+                    return Err((at, "a document type declaration (<!DOCTYPE>) is not allowed".to_owned()));
                 }
                 Event::Eof => break,
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
@@ -106,7 +106,7 @@ impl Walk {
         match self.open.last() {
             Some(name) => Err((
                 reader.buffer_position(),
-                format!("the document ends before </{name}>: it is truncated"),
+                format!("the document is truncated, because </{name}> is missing"),
             )),
             None => Ok(self),
         }
@@ -122,20 +122,20 @@ impl Walk {
         let is_root = path.len() == 1;
         let is_disk = path == ["domain", "devices", "disk"];
         if is_root && self.root.is_some() {
-            return Err((at, "a second root element".to_owned()));
+            return Err((at, "the document has a second root element".to_owned()));
         }
         if is_root && name != "domain" {
             return Err((at, format!("the root element is <{name}>, but only <domain> is supported")));
         }
         if is_disk && self.disks.len() >= MOST_DISKS {
-            return Err((at, format!("more than {MOST_DISKS} disks")));
+            return Err((at, format!("the domain has more than {MOST_DISKS} disks")));
         }
         self.elements = if is_disk { 0 } else { self.elements + 1 };
         if !is_root && !is_disk && self.kept.is_empty() {
             return Ok(());
         }
         if self.elements >= MOST_ELEMENTS && !is_root {
-            return Err((at, format!("a disk with more than {MOST_ELEMENTS} elements")));
+            return Err((at, format!("a <disk> element contains more than {MOST_ELEMENTS} elements")));
         }
         let attributes = attributes(start).map_err(|what| (at, what))?;
         let element = Element { name, at, attributes, ..Element::default() };
@@ -157,7 +157,10 @@ impl Walk {
 
     fn text(&mut self, at: u64, text: &str) -> Result<(), Wrong> {
         if self.open.is_empty() && !text.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']).is_empty() {
-            return Err((at, "text outside the root element: this is not an XML document".to_owned()));
+            return Err((
+                at,
+                "not an XML document, because there is text outside the root element".to_owned(),
+            ));
         }
         if let Some(element) = self.kept.last_mut() {
             element.text.push_str(text);

@@ -18,17 +18,19 @@ const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VirshError {
-    #[error("virsh is not installed; specify a file with the domain's description instead")]
+    #[error(
+        "virsh is not installed; instead of the domain's name, specify the file that describes the domain"
+    )]
     Missing,
     #[error("cannot run virsh")]
     Run(#[source] io::Error),
     #[error("virsh {command}: {message}")]
     Failed { command: &'static str, message: String },
-    #[error("virsh {command}: timed out after {} seconds (--time-limit)", .limit.as_secs())]
+    #[error("virsh {command} timed out after {} seconds (--time-limit)", .limit.as_secs())]
     Late { command: &'static str, limit: Duration },
-    #[error("virsh {command}: printed {what}")]
+    #[error("virsh {command} printed {what}")]
     Output { command: &'static str, what: &'static str },
-    #[error("virsh is connected to another host ({uri}): run straddle there")]
+    #[error("virsh is connected to another host ({uri}); run straddle on that host")]
     Remote { uri: String },
 }
 
@@ -66,7 +68,7 @@ pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Res
     if out.len() as u64 > MAX_DOCUMENT {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(VirshError::Output { command, what: "more than any domain description" });
+        return Err(VirshError::Output { command, what: "more text than any description of a domain has" });
     }
     let errors = errors.recv_timeout(limit).unwrap_or_default();
     let status = child.wait().map_err(VirshError::Run)?;

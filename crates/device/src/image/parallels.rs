@@ -34,13 +34,15 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     let extended = raw.starts_with(EXTENDED);
     let sectors = u64::from(le32(&raw, field::BLOCK));
     if sectors == 0 || sectors > MAX_BLOCK {
-        return Err(host.damaged(field::BLOCK as u64, format!("invalid block size ({sectors} sectors)")));
+        return Err(
+            host.damaged(field::BLOCK as u64, format!("the block size ({sectors} sectors) is not valid"))
+        );
     }
     let block = sectors * SECTOR;
     // In the older kind only the lower 32 bits are valid.
     let size = if extended { le64(&raw, field::SIZE) } else { u64::from(le32(&raw, field::SIZE)) };
     let size = size.checked_mul(SECTOR).filter(|size| i64::try_from(*size).is_ok());
-    let size = size.ok_or_else(|| host.damaged(field::SIZE as u64, "a disk larger than 2^63 bytes"))?;
+    let size = size.ok_or_else(|| host.damaged(field::SIZE as u64, "the disk is larger than 2^63 bytes"))?;
     let blocks = u64::from(le32(&raw, field::BLOCKS));
     if blocks < size.div_ceil(block) {
         let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
@@ -64,7 +66,7 @@ impl Map for Parallels {
                 // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
                 if start >= files.own.len() {
-                    let what = format!("a block at byte {start}, past the end of the file");
+                    let what = format!("the block at byte {start} is past the end of the file");
                     return Err(files.own.damaged(entry_at, what));
                 }
                 StoredAt::Host { file: 0, at: start + into }

@@ -77,18 +77,23 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
         remarks.push("the image is marked as corrupt".to_owned());
     }
     if header.features & feature::DIRTY != 0 {
-        remarks
-            .push("the image was not closed cleanly, but its reference counts do not matter here".to_owned());
+        remarks.push(
+            "the image was not closed cleanly; this does not affect the check, which uses no reference counts"
+                .to_owned(),
+        );
     }
     let mut others = Vec::new();
     if header.features & feature::DATA_FILE != 0 {
         let Some(name) = extensions.data_file else {
-            return Err(host.damaged(field::INCOMPATIBLE as u64, "a data file without a name"));
+            return Err(host.damaged(field::INCOMPATIBLE as u64, "the external data file has no name"));
         };
         let named = Named { by: Format::Qcow2, role: "data file", name: &name };
         let data = access.open_host(&named)?;
         if let Err(missing) = &data {
-            remarks.push(format!("the data file {} is not opened", missing.name));
+            remarks.push(format!(
+                "the data file {} was not opened, so its contents were not checked",
+                missing.name
+            ));
         }
         others.push(data);
     }
@@ -128,18 +133,19 @@ impl Header {
         }
         let cluster_bits = be32(raw, field::CLUSTER_BITS);
         if !(9..=21).contains(&cluster_bits) {
-            let what = format!("clusters of 2^{cluster_bits} bytes, but the exponent must be 9 to 21");
+            let what =
+                format!("the cluster size is 2^{cluster_bits} bytes, but the exponent must be 9 to 21");
             return wrong(field::CLUSTER_BITS, what);
         }
         match be32(raw, field::ENCRYPTION) {
             0 => {}
             1 => return Err(host.unsupported(field::ENCRYPTION as u64, "an encrypted image (AES)")),
             2 => return Err(host.unsupported(field::ENCRYPTION as u64, "an encrypted image (LUKS)")),
-            n => return wrong(field::ENCRYPTION, format!("unknown encryption {n}")),
+            n => return wrong(field::ENCRYPTION, format!("the encryption method {n} is unknown")),
         }
         let size = be64(raw, field::SIZE);
         if i64::try_from(size).is_err() {
-            return wrong(field::SIZE, format!("invalid disk size ({size} bytes)"));
+            return wrong(field::SIZE, format!("the disk size ({size} bytes) is not valid"));
         }
         let features = if version == 2 { 0 } else { be64(raw, field::INCOMPATIBLE) };
         if features & !feature::KNOWN != 0 {
@@ -147,7 +153,10 @@ impl Header {
             return Err(host.unsupported(field::INCOMPATIBLE as u64, what));
         }
         if features & feature::EXTENDED_L2 != 0 && cluster_bits < 14 {
-            return wrong(field::CLUSTER_BITS, "clusters too small for extended L2 entries".to_owned());
+            return wrong(
+                field::CLUSTER_BITS,
+                "the clusters are too small for extended L2 entries".to_owned(),
+            );
         }
         let method = match raw[field::COMPRESSION] {
             0 => Method::Deflate,
@@ -163,13 +172,13 @@ impl Header {
     fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
         let needed = self.size.div_ceil(1 << self.l1_bits());
         if u64::from(entries) < needed {
-            let what = format!("an L1 table of {entries} entries, but {needed} are needed");
+            let what = format!("the L1 table has {entries} entries, but {needed} are needed");
             return Err(host.damaged(field::L1_ENTRIES as u64, what));
         }
         let end = needed.checked_mul(8).and_then(|len| len.checked_add(self.l1_at));
         if !self.l1_at.is_multiple_of(1 << self.cluster_bits) || end.is_none_or(|end| end > host.len()) {
             let what = format!(
-                "the L1 table at byte {} is outside the file, or not on a cluster boundary",
+                "the L1 table at byte {} is outside the file or not on a cluster boundary",
                 self.l1_at
             );
             return Err(host.damaged(field::L1_AT as u64, what));
@@ -209,7 +218,7 @@ impl Extensions {
                 break;
             }
             if at + 8 + len > end {
-                let what = format!("a header extension of {len} bytes, past the end of the header");
+                let what = format!("a header extension of {len} bytes extends past the end of the header");
                 return Err(host.damaged(at + 4, what));
             }
             match kind {
@@ -240,7 +249,9 @@ impl Qcow2 {
         }
         let host = entry & OFFSET;
         if !host.is_multiple_of(cluster) {
-            return Err(own.damaged(entry_at, format!("a cluster at byte {host}, not on a cluster boundary")));
+            return Err(
+                own.damaged(entry_at, format!("the cluster at byte {host} is not on a cluster boundary"))
+            );
         }
         let file = self.data;
         let allocated = host != 0 || (file > 0 && entry & COPIED != 0);
@@ -261,7 +272,9 @@ impl Qcow2 {
         let place = match state(index) {
             (_, true) => StoredAt::Zero,
             (true, _) if allocated => StoredAt::Host { file, at: host + into },
-            (true, _) => return Err(own.damaged(entry_at, "an allocated subcluster without a cluster")),
+            (true, _) => {
+                return Err(own.damaged(entry_at, "a subcluster is allocated, but its cluster is not"));
+            }
             (false, false) => StoredAt::Below,
         };
         Ok(StoredRun { place, len: end - into })
@@ -289,7 +302,7 @@ impl Map for Qcow2 {
             return Ok(StoredRun { place: StoredAt::Below, len: covered - (at & (covered - 1)) });
         }
         if !table.is_multiple_of(1 << header.cluster_bits) {
-            let what = format!("an L2 table at byte {table}, not on a cluster boundary");
+            let what = format!("the L2 table at byte {table} is not on a cluster boundary");
             return Err(own.damaged(l1_entry_at, what));
         }
         let index = (at & (covered - 1)) >> header.cluster_bits;

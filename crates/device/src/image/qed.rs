@@ -40,21 +40,25 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let raw: [u8; 64] = host.bytes(0)?;
     let (cluster, table) = (u64::from(le32(&raw, field::CLUSTER)), u64::from(le32(&raw, field::TABLE)));
     if !cluster.is_power_of_two() || !CLUSTERS.contains(&cluster) {
-        return Err(host.damaged(field::CLUSTER as u64, format!("invalid cluster size ({cluster} bytes)")));
+        return Err(
+            host.damaged(field::CLUSTER as u64, format!("the cluster size ({cluster} bytes) is not valid"))
+        );
     }
     if !table.is_power_of_two() || !TABLES.contains(&table) {
-        return Err(host.damaged(field::TABLE as u64, format!("invalid table size ({table} clusters)")));
+        return Err(
+            host.damaged(field::TABLE as u64, format!("the table size ({table} clusters) is not valid"))
+        );
     }
     let features = le64(&raw, field::FEATURES);
     if features & !feature::KNOWN != 0 {
-        let what = format!("a feature (bits {:#x})", features & !feature::KNOWN);
+        let what = format!("an unknown feature (bits {:#x})", features & !feature::KNOWN);
         return Err(host.unsupported(field::FEATURES as u64, what));
     }
     let entries = table * cluster / ENTRY;
     let (l1_at, size) = (le64(&raw, field::L1_AT), le64(&raw, field::SIZE));
     let reach = u128::from(entries) * u128::from(entries) * u128::from(cluster);
     if i64::try_from(size).is_err() || u128::from(size) > reach {
-        return Err(host.damaged(field::SIZE as u64, format!("invalid disk size ({size} bytes)")));
+        return Err(host.damaged(field::SIZE as u64, format!("the disk size ({size} bytes) is not valid")));
     }
     if !l1_at.is_multiple_of(cluster) || l1_at == 0 {
         return Err(host.damaged(
@@ -88,7 +92,7 @@ impl Map for Qed {
         if !l2_at.is_multiple_of(self.cluster) {
             return Err(files
                 .own
-                .damaged(l1_entry_at, format!("an L2 table at byte {l2_at}, not on a cluster boundary")));
+                .damaged(l1_entry_at, format!("the L2 table at byte {l2_at} is not on a cluster boundary")));
         }
         let entry_at = l2_at.saturating_add(at % reach / self.cluster * ENTRY);
         let into = at % self.cluster;
@@ -101,7 +105,7 @@ impl Map for Qed {
             start => {
                 return Err(files.own.damaged(
                     entry_at,
-                    format!("a cluster at byte {start}, outside the file or not on a cluster boundary"),
+                    format!("the cluster at byte {start} is outside the file or not on a cluster boundary"),
                 ));
             }
         };

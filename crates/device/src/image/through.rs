@@ -77,15 +77,15 @@ const PART: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum UnpackError {
-    #[error("byte {at} of the file")]
+    #[error("damaged at byte {at} of the file")]
     Damaged {
         at: ByteOffset,
         #[source]
         source: io::Error,
     },
-    #[error("it holds more than {limit} ({} bytes){what}", .limit.get())]
+    #[error("the file unpacks to more than {limit} ({} bytes){what}", .limit.get())]
     TooLarge { limit: ByteCount, what: &'static str },
-    #[error("there is not enough room for it in {} (set TMPDIR to another directory)", folder.display())]
+    #[error("cannot unpack the file into {} (to use another directory, set TMPDIR)", folder.display())]
     Scratch {
         folder: PathBuf,
         #[source]
@@ -101,7 +101,7 @@ fn plain(error: io::Error) -> io::Error {
     while let Some(one) = cause {
         let kind = one.downcast_ref::<io::Error>().map(io::Error::kind);
         if kind == Some(io::ErrorKind::UnexpectedEof) {
-            return io::Error::new(io::ErrorKind::UnexpectedEof, "it is truncated");
+            return io::Error::new(io::ErrorKind::UnexpectedEof, "the file is truncated");
         }
         cause = one.source();
     }

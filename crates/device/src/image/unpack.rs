@@ -46,7 +46,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
         Method::Deflate | Method::Zstd => (packed.at, packed.len.min(host.len().saturating_sub(packed.at))),
     };
     if len > MAX_PACKED {
-        return Err(host.damaged(packed.at, "compressed data that is longer than its contents"));
+        return Err(host.damaged(packed.at, "a compressed unit is longer than its contents"));
     }
     let input = host.vec(at, len)?;
     let mut output = vec![0; packed.unit];
@@ -55,7 +55,7 @@ pub(super) fn unpack(host: &Host, packed: &Packed) -> Result<Vec<u8>, ImageError
         Method::MarkedZlib => inflate(&input, &mut output, true),
         Method::Zstd => Frames::new(&input[..], MAX_UNIT as u64).read_exact(&mut output).is_ok(),
     };
-    if whole { Ok(output) } else { Err(host.damaged(at, "compressed data that cannot be decompressed")) }
+    if whole { Ok(output) } else { Err(host.damaged(at, "a compressed unit cannot be decompressed")) }
 }
 
 /// With a zlib header, the last grain may end early.

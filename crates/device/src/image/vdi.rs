@@ -47,14 +47,14 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
         2 => "static",
         3 => "undo",
         4 => "differencing",
-        n => return Err(host.damaged(field::TYPE as u64, format!("unknown image type {n}"))),
+        n => return Err(host.damaged(field::TYPE as u64, format!("the image type {n} is unknown"))),
     };
     let (size, block) = (le64(&raw, field::SIZE), number(field::BLOCK));
     if i64::try_from(size).is_err() {
-        return Err(host.damaged(field::SIZE as u64, format!("invalid disk size ({size} bytes)")));
+        return Err(host.damaged(field::SIZE as u64, format!("the disk size ({size} bytes) is not valid")));
     }
     if block < 512 || !block.is_multiple_of(512) {
-        return Err(host.damaged(field::BLOCK as u64, format!("invalid block size ({block} bytes)")));
+        return Err(host.damaged(field::BLOCK as u64, format!("the block size ({block} bytes) is not valid")));
     }
     let (map_at, blocks) = (number(field::MAP_AT), number(field::BLOCKS));
     if blocks < size.div_ceil(block) {
@@ -79,7 +79,7 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
 fn by_uuid(bytes: [u8; 16]) -> String {
     let (a, b, c) = (le32(&bytes, 0), le16(&bytes, 4), le16(&bytes, 6));
     let (d, e) = (hex::encode(&bytes[8..10]), hex::encode(&bytes[10..]));
-    format!("{{{a:08x}-{b:04x}-{c:04x}-{d}-{e}}} (named by its UUID only)")
+    format!("{{{a:08x}-{b:04x}-{c:04x}-{d}-{e}}} (only its UUID is known)")
 }
 
 impl Map for Vdi {

@@ -63,12 +63,12 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let byte = |field: usize| at.saturating_add(field as u64);
     let size = be64(&raw, footer::SIZE);
     if i64::try_from(size).is_err() {
-        return Err(host.damaged(byte(footer::SIZE), format!("invalid disk size ({size} bytes)")));
+        return Err(host.damaged(byte(footer::SIZE), format!("the disk size ({size} bytes) is not valid")));
     }
     let differencing = match be32(&raw, footer::TYPE) {
         2 => {
             if size > at {
-                let what = format!("a disk of {size} bytes in a file of {} bytes", host.len());
+                let what = format!("the disk has {size} bytes, but the file has only {} bytes", host.len());
                 return Err(host.damaged(byte(footer::SIZE), what));
             }
             return Ok(Parts::new(host, Fixed { size }, "fixed", size, size));
@@ -112,15 +112,17 @@ fn open_sparse(
     let byte = |field: usize| header_at.saturating_add(field as u64);
     let raw: [u8; header::LEN] = host.bytes(header_at)?;
     if !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM) {
-        return Err(host.damaged(header_at, "no dynamic-disk header, or its checksum is wrong"));
+        return Err(
+            host.damaged(header_at, "the header of the dynamic disk is missing, or its checksum is wrong")
+        );
     }
     let block = u64::from(be32(&raw, header::BLOCK));
     if !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block) {
-        return Err(host.damaged(byte(header::BLOCK), format!("invalid block size ({block} bytes)")));
+        return Err(host.damaged(byte(header::BLOCK), format!("the block size ({block} bytes) is not valid")));
     }
     let (entries, needed) = (u64::from(be32(&raw, header::ENTRIES)), size.div_ceil(block));
     if entries < needed {
-        let what = format!("a block table of {entries} entries, but {needed} are needed");
+        let what = format!("the block table has {entries} entries, but {needed} are needed");
         return Err(host.damaged(byte(header::ENTRIES), what));
     }
     let table_at = be64(&raw, header::TABLE_AT);
@@ -183,7 +185,7 @@ impl Map for Sparse {
         let bitmap_at = u64::from(entry) * SECTOR;
         let data_at = bitmap_at + self.bitmap;
         if data_at >= own.len() {
-            let what = format!("a block at byte {data_at} is past the end of the file");
+            let what = format!("the block at byte {data_at} is past the end of the file");
             return Err(own.damaged(entry_at, what));
         }
         let there = StoredAt::Host { file: 0, at: data_at + into };

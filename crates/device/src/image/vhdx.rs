@@ -76,8 +76,9 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let header: [u8; 80] = host.bytes(header_at)?;
     let mut remarks = Vec::new();
     if header[48..64] != [0; 16] {
-        let what = "it was not closed cleanly, and the changes in its log are ignored";
-        remarks.push(format!("VHDX: log not replayed: {what}"));
+        let what = "the image was not closed cleanly, and its log, which may hold later changes, was not \
+                    replayed";
+        remarks.push(format!("VHDX: {what}"));
     }
     let (bat, metadata) = regions(&host)?;
     let metadata = Metadata::read(&host, &metadata, access)?;
@@ -139,11 +140,15 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
         let slot = match array(&entry, 0) {
             BAT => &mut bat,
             METADATA => &mut metadata,
-            _ if le32(&entry, 28) & 1 != 0 => return Err(host.unsupported(at, "a required region")),
+            _ if le32(&entry, 28) & 1 != 0 => {
+                return Err(host.unsupported(at, "an unknown region that is marked as required"));
+            }
             _ => continue,
         };
         if region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len() {
-            return Err(host.damaged(at + 16, format!("invalid position of a region (byte {})", region.at)));
+            return Err(
+                host.damaged(at + 16, format!("the position of a region (byte {}) is not valid", region.at))
+            );
         }
         *slot = Some(region);
     }
@@ -157,7 +162,7 @@ impl Metadata {
     fn read(host: &Host, region: &Region, access: &Access<'_>) -> Result<Self, ImageError> {
         let table: [u8; 32] = host.bytes(region.at)?;
         if !table.starts_with(b"metadata") {
-            return Err(host.damaged(region.at, "no metadata table"));
+            return Err(host.damaged(region.at, "the metadata table is missing"));
         }
         let count = u64::from(u32::from(le16(&table, 10)).min(MAX_ENTRIES));
         let (mut block, mut flags, mut size, mut logical, mut physical) = (0, 0, 0, 0, 0);
@@ -174,27 +179,27 @@ impl Metadata {
                 item::PARENT => locator = Some(item),
                 item::DISK_ID => {}
                 _ if le32(&entry, 24) & 4 != 0 => {
-                    return Err(host.unsupported(at, "a required metadata item"));
+                    return Err(host.unsupported(at, "an unknown metadata item that is marked as required"));
                 }
                 _ => {}
             }
         }
         let wrong = |what: String| Err(host.damaged(region.at, what));
         if !block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block) {
-            return wrong(format!("invalid block size ({block} bytes)"));
+            return wrong(format!("the block size ({block} bytes) is not valid"));
         }
         let sector = |bytes| matches!(bytes, 512 | 4096);
         let (Ok(logical), true, true) = (BlockSize::new(logical), sector(logical), sector(physical)) else {
-            return wrong(format!("invalid sector sizes ({logical} and {physical} bytes)"));
+            return wrong(format!("the sector sizes ({logical} and {physical} bytes) are not valid"));
         };
         // The format's own limit is 64 TiB.
         if size > 64 << 40 || !size.is_multiple_of(logical.get()) {
-            return wrong(format!("invalid disk size ({size} bytes in sectors of {logical} bytes)"));
+            return wrong(format!("the disk size ({size} bytes in sectors of {logical} bytes) is not valid"));
         }
         let parent = match locator {
             _ if flags & 2 == 0 => None,
             Some(at) => Some(open_parent(host, at, access)?),
-            None => return wrong("a differencing disk without a parent locator".to_owned()),
+            None => return wrong("the differencing disk has no parent locator".to_owned()),
         };
         let sectors = SectorSizes { logical, physical: ByteCount::new(physical) };
         Ok(Self { block, size, fixed: flags & 1 != 0, sectors, parent })
@@ -223,7 +228,7 @@ impl Vhdx {
         let entry = own.le64(entry_at)?;
         let (state, at) = (entry & 7, entry & !(MIB - 1));
         if state >= 6 && at >= own.len() {
-            return Err(own.damaged(entry_at, format!("a block at byte {at} is past the end of the file")));
+            return Err(own.damaged(entry_at, format!("the block at byte {at} is past the end of the file")));
         }
         Ok((state, at, entry_at))
     }
@@ -244,7 +249,7 @@ impl Map for Vhdx {
                 let index = chunk * (self.ratio + 1) + self.ratio;
                 let (state, bitmap_at, bitmap_entry_at) = self.entry(own, index)?;
                 if state != 6 {
-                    let what = "a partly present block without a bitmap";
+                    let what = "a partly present block has no bitmap";
                     return Err(own.damaged(bitmap_entry_at, what));
                 }
                 let bitmap = Bitmap { host: own, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
@@ -252,7 +257,7 @@ impl Map for Vhdx {
                 let (here, len) = bitmap.run(start + into, start + self.block)?;
                 Ok(StoredRun { place: if here { there } else { StoredAt::Below }, len })
             }
-            n => Err(own.damaged(entry_at, format!("a block in the unknown state {n}"))),
+            n => Err(own.damaged(entry_at, format!("the block has the unknown state {n}"))),
         }
     }
 }

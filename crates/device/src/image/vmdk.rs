@@ -92,7 +92,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
             (variant, open_parent(&descriptor, access)?)
         }
         _ => {
-            let what = "a descriptor that is too long or too far into the file";
+            let what = "the descriptor is too long or starts too far into the file";
             return Err(host.damaged(field::DESCRIPTOR_AT as u64, what));
         }
     };
@@ -113,7 +113,8 @@ fn open_parent(descriptor: &Descriptor, access: &Access<'_>) -> Result<Below, Im
 fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let len = host.len();
     if len > MAX_DESCRIPTOR {
-        let what = "no VMDK header, and too long for a VMDK descriptor: probably not a VMDK image";
+        let what = "probably not a VMDK image, because the file has no VMDK header and is too long for a \
+                    descriptor";
         return Err(host.damaged(0, what));
     }
     let descriptor = Descriptor::read(&host, 0, len)?;
@@ -125,7 +126,7 @@ fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
         if named.kind != Kind::Zero {
             let (opened, found) = open_extent(named, access)?;
             if let (Err(Missing { name, .. }), true) = (&opened, remarks.is_empty()) {
-                remarks.push(format!("the {EXTENT} {name} is not opened"));
+                remarks.push(format!("the {EXTENT} {name} was not opened, so its contents were not checked"));
             }
             others.push(opened);
             data = found;
@@ -171,7 +172,7 @@ impl Sparse {
     fn of_extent(host: &Host, len: u64) -> Result<Self, ImageError> {
         let sparse = Self::read(host)?;
         if sparse.capacity < len {
-            let what = format!("{} bytes, but the descriptor says {len}", sparse.capacity);
+            let what = format!("the extent has {} bytes, but the descriptor says {len}", sparse.capacity);
             return Err(host.damaged(field::CAPACITY as u64, what));
         }
         Ok(sparse)
@@ -181,7 +182,7 @@ impl Sparse {
         let raw: [u8; 512] = host.bytes(0)?;
         let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
         if !raw.starts_with(b"KDMV") {
-            return Err(host.damaged(0, "no sparse-extent header"));
+            return Err(host.damaged(0, "the header of the sparse extent is missing"));
         }
         let version = le32(&raw, 4);
         if !(1..=3).contains(&version) {
@@ -191,21 +192,21 @@ impl Sparse {
         let compressed = flags & FLAG_COMPRESSED != 0;
         let method = le16(&raw, field::COMPRESSION);
         if compressed && (method != 1 || flags & FLAG_MARKERS == 0) {
-            let what = format!("compression {method}, flags {flags:#x}");
+            let what = format!("the combination of compression method {method} and flags {flags:#x}");
             return Err(host.unsupported(field::COMPRESSION as u64, what));
         }
         let sectors = le64(&raw, field::CAPACITY);
         let capacity = match sectors.checked_mul(SECTOR) {
             Some(bytes) if i64::try_from(bytes).is_ok() => bytes,
-            _ => return wrong(field::CAPACITY, format!("invalid disk size ({sectors} sectors)")),
+            _ => return wrong(field::CAPACITY, format!("the disk size ({sectors} sectors) is not valid")),
         };
         let grain = le64(&raw, field::GRAIN);
         if !grain.is_power_of_two() || grain > MAX_GRAIN {
-            return wrong(field::GRAIN, format!("invalid grain size ({grain} sectors)"));
+            return wrong(field::GRAIN, format!("the grain size ({grain} sectors) is not valid"));
         }
         let entries = le32(&raw, field::ENTRIES);
         if !(1..=MAX_ENTRIES).contains(&entries) {
-            return wrong(field::ENTRIES, format!("invalid grain table size ({entries} entries)"));
+            return wrong(field::ENTRIES, format!("the grain table size ({entries} entries) is not valid"));
         }
         let (grain, entries) = (grain * SECTOR, u64::from(entries));
         let directory_at = directory(host, &raw)?;
@@ -233,7 +234,7 @@ impl Sparse {
             0 => StoredAt::Below,
             1 if self.zero_grains => StoredAt::Zero,
             _ if start >= host.len() => {
-                let what = format!("a grain at byte {start} is past the end of the file");
+                let what = format!("the grain at byte {start} is past the end of the file");
                 return Err(host.damaged(entry_at, what));
             }
             _ if self.compressed => {
@@ -261,7 +262,10 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
     let at = sector.checked_mul(SECTOR).filter(|at| *at > 0);
     let reported_at = reported_at + field::DIRECTORY_AT as u64;
     at.ok_or_else(|| {
-        host.damaged(reported_at, format!("invalid position of the grain directory (sector {sector})"))
+        host.damaged(
+            reported_at,
+            format!("the position of the grain directory (sector {sector}) is not valid"),
+        )
     })
 }
 

@@ -74,7 +74,7 @@ impl Array {
         });
         let lowers = lowers.collect();
         if unknown {
-            remarks.push("the position of its data on the members is unknown".to_owned());
+            remarks.push("the position of the array's data on its members is unknown".to_owned());
         }
         lowers
     }

@@ -149,7 +149,8 @@ impl Machine {
         if let Some(root) = &self.sysroot {
             let path = root.join("dmsetup-table");
             if !path.is_file() {
-                let remark = "dmsetup-table: not captured, so the positions of mappings are unknown";
+                let remark = "dmsetup-table: was not captured, so the positions of mappings on their devices \
+                              are unknown";
                 self.remarks.push(remark.to_owned());
                 return Tables::None;
             }
@@ -249,7 +250,8 @@ impl Machine {
                 if walk.remarks.len() < MAX_DEPTH {
                     let path = walk.path.join(" > ");
                     walk.remarks.push(format!(
-                        "{name}: too many layers or devices; those on top of {path} are not examined"
+                        "{name}: too many layers or devices are stacked here, so those on top of {path} were \
+                         not examined"
                     ));
                 }
                 break;
@@ -272,7 +274,8 @@ impl Machine {
             let below = match directory.text("md/reshape_position").filter(|at| at != "none") {
                 None => array.lowers(size, &mut remarks),
                 Some(_) => {
-                    let remark = "it is being reshaped, and the kernel does not report where its data is";
+                    let remark = "the array is being reshaped, and the kernel does not report where its data \
+                                  is";
                     remarks.push(remark.to_owned());
                     self.slaves(directory)
                 }
@@ -345,7 +348,8 @@ impl Machine {
                     Ok(lines) => lines,
                     Err(error) => {
                         let why = error.os_kind();
-                        let remark = format!("{name}: its table cannot be read ({error}, {why})");
+                        let remark =
+                            format!("{name}: the device-mapper table cannot be read ({error}, {why})");
                         if !remarks.contains(&remark) {
                             remarks.push(remark);
                         }
@@ -385,12 +389,14 @@ impl Machine {
     fn bytes_of(&self, name: &str, entry: &Entry) -> BytesOf {
         match (&self.sysroot, &entry.dev) {
             (Some(root), _) => BytesOf::Copy(root.join("dev").join(name)),
-            (None, _) if self.is_suspended(name, 0) => BytesOf::Not("it is suspended, so a read would block"),
+            (None, _) if self.is_suspended(name, 0) => {
+                BytesOf::Not("the device is suspended, so a read would block")
+            }
             (None, Some(_)) if self.no_wake && !matches!(standby::found(&entry.directory), Ok(None)) => {
-                BytesOf::Not("a disk below it is in standby")
+                BytesOf::Not("a disk below this device is in standby")
             }
             (None, Some(dev)) => BytesOf::Node(dev.clone()),
-            (None, None) => BytesOf::Not("the kernel does not report its number"),
+            (None, None) => BytesOf::Not("the kernel does not report the device number"),
         }
     }
 

@@ -39,11 +39,11 @@ impl Version {
 
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.size != other.size {
-            Some("its size differs")
+            Some("the size differs")
         } else if self.opaque() != other.opaque() {
-            Some("its ETag differs")
+            Some("the ETag differs")
         } else if self.modified != other.modified {
-            Some("its date differs")
+            Some("the modification time differs")
         } else {
             None
         }
@@ -130,7 +130,7 @@ fn stated_size(answer: &Answer, range: &Range<u64>) -> Result<u64, FetchError> {
         host: answer.host.clone(),
         first: range.start,
         last: range.end - 1,
-        what: stated.map_or_else(|| "it has no Content-Range".to_owned(), short),
+        what: stated.map_or_else(|| "the response has no Content-Range".to_owned(), short),
     };
     let (first, last, size) = stated.and_then(content_range).ok_or_else(wrong)?;
     // Positions on a disk are signed for the kernel, and here they fit as well.

@@ -5,7 +5,7 @@ use straddle_units::{ByteCount, ByteOffset, ErrorKind};
 
 /// A failure to read an object.
 #[derive(Debug, thiserror::Error)]
-#[error("byte {at}: cannot fetch")]
+#[error("cannot fetch byte {at}")]
 pub struct RemoteError {
     /// The first byte that could not be fetched.
     pub at: ByteOffset,
@@ -38,7 +38,7 @@ pub enum FetchError {
     TimedOut { limit: Duration },
     #[error("{host} did not respond in time")]
     Slow { host: String },
-    #[error("checking it would fetch more than {limit}; download it and check the file")]
+    #[error("the check would fetch more than {limit}; download the image and check the file")]
     TooMuch { limit: ByteCount },
     #[error("unknown host {host}")]
     UnknownHost { host: String },
@@ -49,32 +49,31 @@ pub enum FetchError {
         source: io::Error,
     },
     #[error(
-        "this machine has no certificates to verify {host}: install ca-certificates, or set SSL_CERT_FILE to \
-         a certificate file"
+        "this machine has no certificates with which to verify {host}; install ca-certificates, or set \
+         SSL_CERT_FILE to a certificate file"
     )]
     NoCertificates { host: String },
     #[error("{host} sent an invalid HTTP response: {what}")]
     Protocol { host: String, what: String },
     #[error("{host} returned {status}{}{}", code.as_ref().map_or_else(String::new, |code| format!(" ({code})")), hint.map_or_else(String::new, |hint| format!(": {hint}")))]
     Status { host: String, status: String, code: Option<String>, hint: Option<&'static str> },
-    #[error("the bucket is in the region {region}: set AWS_REGION")]
+    #[error("the bucket is in another region; set AWS_REGION={region}")]
     Region { region: String },
-    #[error("{host} ignores range requests, so the whole object would have to be \
-             downloaded{}", len.map_or_else(String::new, |len| format!(", {len}")))]
+    #[error("{host} ignores range requests, so straddle would have to download the whole object{}", len.map_or_else(String::new, |len| format!(", {len}")))]
     NoRanges { host: String, len: Option<ByteCount> },
     #[error("{host} sent a different range than bytes {first} to {last}: {what}")]
     WrongRange { host: String, first: u64, last: u64, what: String },
     #[error("{host} sent {have} bytes, but announced {want}")]
     WrongLength { host: String, have: String, want: u64 },
-    #[error("it changed while it was being read ({what}): check it again")]
+    #[error("the object changed while it was being read ({what}); check it again")]
     Changed { what: &'static str },
-    #[error("is empty (0 bytes)")]
+    #[error("the object is empty (0 bytes)")]
     Empty,
     #[error("{host} redirects {what}")]
     Redirect { host: String, what: String },
     #[error("{what}{}", hint.map_or_else(String::new, |hint| format!(" ({hint})")))]
     Store { what: String, hint: Option<&'static str> },
-    #[error("no credentials from {host}{}", hint.map_or_else(String::new, |hint| format!(" ({hint})")))]
+    #[error("cannot get credentials from {host}{}", hint.map_or_else(String::new, |hint| format!(" ({hint})")))]
     Credentials {
         host: String,
         hint: Option<&'static str>,

@@ -67,7 +67,7 @@ impl Object {
         cache.keep(0, &bytes);
         let mut remarks = Vec::new();
         if scheme == Scheme::Http {
-            remarks.push("read over HTTP without TLS, so it may have been altered in transit");
+            remarks.push("the image was read over HTTP without TLS, so it may have been altered in transit");
         }
         if version.etag.is_none() && version.modified.is_none() {
             remarks.push(

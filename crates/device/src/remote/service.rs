@@ -59,7 +59,7 @@ impl Service {
         let host = host_of(request.uri());
         if request.uri().scheme_str() != Some("https") && !self.allows_http {
             let what = format!("requests to {host} without TLS are not allowed");
-            let hint = "AWS_ALLOW_HTTP, GOOGLE_ALLOW_HTTP or AZURE_ALLOW_HTTP=true allows it";
+            let hint = "to allow them, set AWS_ALLOW_HTTP, GOOGLE_ALLOW_HTTP or AZURE_ALLOW_HTTP to true";
             return Err(FetchError::Store { what, hint: Some(hint) });
         }
         let range = request.headers().get(RANGE).and_then(|value| value.to_str().ok()).and_then(range);

@@ -69,7 +69,7 @@ impl Store {
     ) -> Result<Part, FetchError> {
         let path = Path::parse(key).ok().filter(|path| path.as_ref() == key);
         let invalid = || FetchError::Store {
-            what: "keys with empty parts, '.' or '..' between slashes are not supported".to_owned(),
+            what: "a key with an empty part, '.' or '..' between slashes is not supported".to_owned(),
             hint: None,
         };
         let path = path.ok_or_else(invalid)?;
@@ -95,8 +95,10 @@ impl Store {
             }
             Err(_) => return Err(budget.timed_out()),
         };
-        let version =
-            version.ok_or_else(|| FetchError::Store { what: "no response".to_owned(), hint: None })?;
+        let version = version.ok_or_else(|| FetchError::Store {
+            what: "the server sent no response".to_owned(),
+            hint: None,
+        })?;
         Ok(Part { bytes: bytes.into(), version })
     }
 

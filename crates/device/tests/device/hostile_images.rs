@@ -204,10 +204,13 @@ fn absurd_qcow2_headers_are_reported_with_their_byte() {
     let two = |a: Change, b: Change| vec![a, b];
     let cases: Vec<(Vec<Change>, &str)> = vec![
         (vec![(4, &[0, 0, 0, 9])], "byte 4: version 9"),
-        (vec![(20, &[0, 0, 0, 63])], "byte 20: clusters of 2^63 bytes"),
-        (vec![(20, &[0, 0, 0, 8])], "byte 20: clusters of 2^8 bytes"),
-        (vec![(24, &[0xFF; 8])], "byte 24: invalid disk size (18446744073709551615 bytes)"),
-        (vec![(24, &[0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])], "byte 36: an L1 table of 1 entries"),
+        (vec![(20, &[0, 0, 0, 63])], "byte 20: the cluster size is 2^63 bytes"),
+        (vec![(20, &[0, 0, 0, 8])], "byte 20: the cluster size is 2^8 bytes"),
+        (vec![(24, &[0xFF; 8])], "byte 24: the disk size (18446744073709551615 bytes) is not valid"),
+        (
+            vec![(24, &[0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])],
+            "byte 36: the L1 table has 1 entries",
+        ),
         // The largest disk needs an L1 table of 32 GiB, in a file of 128 KiB.
         (
             two((24, &[0x00, 0x7F]), (36, &[0xFF; 4])),
@@ -217,12 +220,12 @@ fn absurd_qcow2_headers_are_reported_with_their_byte() {
         (vec![(40, &[0xFF; 8])], "byte 40: the L1 table"),
         (
             vec![(40, &[0, 0, 0, 0, 0, 0, 2, 0])],
-            "byte 40: the L1 table at byte 512 is outside the file, or not on",
+            "byte 40: the L1 table at byte 512 is outside the file or not on",
         ),
         (vec![(72, &[0x80])], "byte 72: an unknown feature"),
-        (vec![(79, &[4])], "byte 72: a data file without a name"),
+        (vec![(79, &[4])], "byte 72: the external data file has no name"),
         (two((79, &[8]), (104, &[2])), "byte 104: compression type 2"),
-        (two((79, &[16]), (20, &[0, 0, 0, 12])), "byte 20: clusters too small"),
+        (two((79, &[16]), (20, &[0, 0, 0, 12])), "byte 20: the clusters are too small"),
         (
             two((8, &[0, 0, 0, 0, 0, 0, 1, 0]), (16, &[0xFF; 4])),
             "byte 16: the name of the backing file is 4294967295",
@@ -234,7 +237,7 @@ fn absurd_qcow2_headers_are_reported_with_their_byte() {
         (vec![(65_536, &[0x00, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0])], "the medium ends at byte 131072"),
         (
             vec![(65_536, &[0, 0, 0, 0, 0, 0, 2, 0])],
-            "byte 65536: an L2 table at byte 512, not on a cluster boundary",
+            "byte 65536: the L2 table at byte 512 is not on a cluster boundary",
         ),
         // The L1 table is its own L2 table; then its entry is also a compressed cluster.
         (vec![(65_536, &[0, 0, 0, 0, 0, 1, 0, 0])], ""),
@@ -260,30 +263,30 @@ fn absurd_tables_are_reported_with_their_byte() {
     let seeds = seeds(dir.path());
     let of = |index: usize| seeds[index].clone();
     let cases: Vec<(usize, usize, &[u8], &str)> = vec![
-        (4, 12, &[0xFF; 8], "byte 12: invalid disk size"),
-        (4, 20, &[3, 0], "byte 20: invalid grain size (3 sectors)"),
-        (4, 20, &[0; 8], "byte 20: invalid grain size (0 sectors)"),
-        (4, 24, &[1], "byte 20: invalid grain size"),
-        (4, 36, &[0xFF; 4], "byte 28: a descriptor that is too long"),
-        (4, 44, &[0; 4], "byte 44: invalid grain table size (0 entries)"),
-        (4, 44, &[0xFF; 4], "byte 44: invalid grain table size (4294967295"),
+        (4, 12, &[0xFF; 8], "byte 12: the disk size"),
+        (4, 20, &[3, 0], "byte 20: the grain size (3 sectors) is not valid"),
+        (4, 20, &[0; 8], "byte 20: the grain size (0 sectors) is not valid"),
+        (4, 24, &[1], "byte 20: the grain size"),
+        (4, 36, &[0xFF; 4], "byte 28: the descriptor is too long"),
+        (4, 44, &[0; 4], "byte 44: the grain table size (0 entries) is not valid"),
+        (4, 44, &[0xFF; 4], "byte 44: the grain table size (4294967295"),
         (4, 59, &[0xFF; 2], "byte 56: the grain directory at byte"),
-        (4, 56, &[0; 8], "byte 56: invalid position of the grain directory (sector 0)"),
+        (4, 56, &[0; 8], "byte 56: the position of the grain directory (sector 0) is not valid"),
         (4, 56, &[0xFF; 8], "the footer, which holds the position of the grain directory, is missing"),
-        (5, 77, &[9], "byte 77: compression 9"),
+        (5, 77, &[9], "byte 77: the combination of compression method 9"),
         (7, 16, &[0xFF; 8], "the medium ends at byte"),
         (7, 512 + 16, &[0xFF; 8], "byte 528: the block table at byte"),
-        (7, 512 + 28, &[0; 4], "byte 540: a block table of 0 entries"),
-        (7, 512 + 32, &[0; 4], "byte 544: invalid block size (0 bytes)"),
-        (7, 512 + 32, &[0x80, 0, 0, 0], "byte 544: invalid block size (2147483648 bytes)"),
-        (7, 512 + 32, &[0, 0, 2, 0], "byte 540: a block table of"),
-        (7, 1536, &[0x7F; 4], "byte 1536: a block at byte"),
-        (9, (192 << 10) + 16 + 16, &[0xFF; 8], "byte 196640: invalid position of a region"),
+        (7, 512 + 28, &[0; 4], "byte 540: the block table has 0 entries"),
+        (7, 512 + 32, &[0; 4], "byte 544: the block size (0 bytes) is not valid"),
+        (7, 512 + 32, &[0x80, 0, 0, 0], "byte 544: the block size (2147483648 bytes) is not valid"),
+        (7, 512 + 32, &[0, 0, 2, 0], "byte 540: the block table has"),
+        (7, 1536, &[0x7F; 4], "byte 1536: the block at byte"),
+        (9, (192 << 10) + 16 + 16, &[0xFF; 8], "byte 196640: the position of a region"),
         (10, 0x44, &[0], "byte 68: version 1.0"),
-        (10, 0x4C, &[9], "byte 76: unknown image type 9"),
+        (10, 0x4C, &[9], "byte 76: the image type 9 is unknown"),
         (10, 0x154, &[0xFF; 4], "byte 340: the block map at byte 4294967295"),
-        (10, 0x170, &[0xFF; 8], "byte 368: invalid disk size"),
-        (10, 0x178, &[0; 4], "byte 376: invalid block size (0 bytes)"),
+        (10, 0x170, &[0xFF; 8], "byte 368: the disk size"),
+        (10, 0x178, &[0; 4], "byte 376: the block size (0 bytes) is not valid"),
         (10, 0x180, &[0; 4], "byte 384: 0 blocks"),
         (10, 0x200, &[0, 0, 0, 0x70], "byte 512: block 1879048192"),
     ];
@@ -328,7 +331,7 @@ fn absurd_descriptors_are_reported_with_their_byte() {
         (format!("RW 1 FLAT \"a\" {}\n", u64::MAX / 512), "byte 22: the extent line"),
         (format!("RW {0} ZERO\nRW {0} ZERO\n", u64::MAX / 1024 - 1), "too many extents"),
         (many, "too many extents"),
-        ("#".repeat(2 << 20), "too long for a VMDK descriptor"),
+        ("#".repeat(2 << 20), "too long for a descriptor"),
         (
             "RW 9 FLAT \"/etc/passwd\" 0\n".to_owned(),
             "needs the extent file /etc/passwd, which is not opened",
@@ -355,6 +358,6 @@ fn a_zstd_frame_that_asks_for_much_memory_is_refused() {
     for window in [0xF8, 0x60, 0xFF] {
         put(&mut image, 192 << 10, &[0x28, 0xB5, 0x2F, 0xFD, 0x00, window, 0x01, 0x00, 0x00]);
         let error = use_bytes(image.clone()).unwrap();
-        assert!(error.contains("byte 196608: compressed data that cannot be decompressed"), "{error}");
+        assert!(error.contains("byte 196608: a compressed unit cannot be decompressed"), "{error}");
     }
 }

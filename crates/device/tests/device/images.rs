@@ -301,7 +301,7 @@ fn a_vhdx_with_a_log_says_that_it_is_not_replayed() {
     with_vhdx_headers(&mut bytes, |header| put(header, 48, &[7; 16]));
     fs::write(&path, &bytes).unwrap();
     let image = image_with(&path, &[]);
-    assert!(image.remarks()[0].contains("log not replayed"), "{:?}", image.remarks());
+    assert!(image.remarks()[0].contains("was not replayed"), "{:?}", image.remarks());
     // One valid header is enough; with none there is no image.
     bytes[(64 << 10) + 20] ^= 1;
     fs::write(&path, &bytes).unwrap();

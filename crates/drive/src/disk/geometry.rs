@@ -111,10 +111,11 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum GeometryError {
-    #[error("{what} = {value}: must be {low} to {high}")]
+    #[error("{what} = {value} is not valid (must be {low} to {high})")]
     Count { what: &'static str, value: u64, low: u64, high: u64 },
     #[error(
-        "the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset need {needed}"
+        "the tracks hold {sectors} physical sectors, but the claimed capacity and the firmware offset \
+         require {needed}"
     )]
     TooSmall { sectors: u64, needed: u64 },
 }

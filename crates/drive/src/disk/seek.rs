@@ -40,11 +40,11 @@ pub enum SeekError {
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
     Time { distance: u32, milliseconds: f64 },
     #[error(
-        "seek curve: {longer} tracks take less time ({faster}) than {shorter} ({slower}); is the average seek \
-         time too close to the track-to-track or full-stroke time?"
+        "a seek over {longer} tracks would take less time ({faster}) than one over {shorter} ({slower}); the \
+         average seek time may be too close to the track-to-track or full-stroke time"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
-    #[error("the distances must start at 1 or more and increase; entry {index} does not")]
+    #[error("the distances must start at 1 or more and increase, but entry {index} does not")]
     Order { index: usize },
 }
 

@@ -168,7 +168,7 @@ fn merged(
         }
         Some(other) => Err(ProfileError::Syntax {
             name: name.to_owned(),
-            message: format!("base = {other}: must be a name"),
+            message: format!("base = {other} is not valid (must be a name)"),
         }),
     }
 }
@@ -243,7 +243,11 @@ impl Check<'_> {
         self.power_of_two("claims.physical_sector_bytes", physical, logical, 1 << 20)?;
         let capacity = self.within("claims.capacity_bytes", claims.capacity, 1 << 20, 1 << 50)?;
         if !capacity.is_multiple_of(logical) {
-            return Err(self.impossible("claims.capacity_bytes", capacity, "must be whole logical sectors"));
+            return Err(self.impossible(
+                "claims.capacity_bytes",
+                capacity,
+                "must be a multiple of the logical sector",
+            ));
         }
         self.within("claims.alignment_offset_bytes", claims.alignment_offset, 0, physical - 1)?;
         Ok(())
@@ -254,7 +258,7 @@ impl Check<'_> {
         self.power_of_two("sectors.physical_bytes", physical, claims.logical_sector, 1 << 20)?;
         self.within("sectors.firmware_offset_bytes", offset, 0, physical - 1)?;
         if !offset.is_multiple_of(claims.logical_sector) {
-            let reason = "must be whole logical sectors";
+            let reason = "must be a multiple of the logical sector";
             return Err(self.impossible("sectors.firmware_offset_bytes", offset, reason));
         }
         Ok(())
@@ -339,7 +343,7 @@ impl Check<'_> {
             return Err(self.impossible("rmw.band_bytes", band, "requires rmw.policy = logged"));
         }
         if !band.is_multiple_of(physical) {
-            return Err(self.impossible("rmw.band_bytes", band, "must be whole physical sectors"));
+            return Err(self.impossible("rmw.band_bytes", band, "must be a multiple of the physical sector"));
         }
         Ok(Some(self.within("rmw.band_bytes", band, physical, 1 << 30)? / physical))
     }

@@ -37,8 +37,8 @@ fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
     match (found.is_file(), found.len()) {
-        (false, _) => Err(io::Error::other("it is not a file")),
-        (true, 0) => Err(io::Error::other("it is empty")),
+        (false, _) => Err(io::Error::other("not a regular file")),
+        (true, 0) => Err(io::Error::other("the file is empty")),
         (true, _) => Ok(file),
     }
 }

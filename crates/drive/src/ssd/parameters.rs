@@ -75,7 +75,7 @@ const fn default_destage_after_ms() -> f64 {
 
 /// A value with which the flash parameters do not form a possible drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key} = {value}: {reason}")]
+#[error("{key} = {value} is not valid ({reason})")]
 pub struct FlashError {
     /// The key of the `[flash]` section.
     pub key: &'static str,
@@ -248,13 +248,14 @@ impl Layout {
         let groups = dies * pages_per_block / pages_per_group;
         let superblock = dies * pages_per_block * page;
         if groups == 0 {
-            let reason = format!("larger than one block of each die ({superblock} bytes)");
+            let reason = format!("must not be larger than one block of each die, {superblock} bytes");
             return Err(FlashError::new("indirection_unit_bytes", unit, reason));
         }
         let slots = groups * per_group;
         if slots > SLOTS_PER_SUPERBLOCK {
             let reason = format!(
-                "one block of each of {dies} dies holds {slots} indirection units, more than {SLOTS_PER_SUPERBLOCK}"
+                "one block of each of {dies} dies would hold {slots} indirection units, more than \
+                 {SLOTS_PER_SUPERBLOCK}"
             );
             return Err(FlashError::new("pages_per_block", pages_per_block, reason));
         }
@@ -276,7 +277,8 @@ impl Layout {
         let spare = superblocks.saturating_sub(units.div_ceil(slots));
         if spare < SPARE_SUPERBLOCKS {
             let reason = format!(
-                "{spare} spare superblocks of {superblock} bytes, but garbage collection needs {SPARE_SUPERBLOCKS}"
+                "there would be {spare} spare superblocks of {superblock} bytes, but garbage collection \
+                 needs {SPARE_SUPERBLOCKS}"
             );
             return Err(FlashError::new("over_provisioning", raw.over_provisioning, reason));
         }
@@ -327,5 +329,5 @@ fn nanos(
     convert: impl Fn(f64) -> Option<Nanos>,
 ) -> Result<u64, FlashError> {
     let converted = convert(within(key, value, range)?).map(Nanos::get);
-    converted.ok_or_else(|| FlashError::new(key, value, "not a time"))
+    converted.ok_or_else(|| FlashError::new(key, value, "must be a time"))
 }

@@ -218,7 +218,9 @@ pub(crate) fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
 
 pub(crate) fn nothing_compared(is_lab_left_out: bool) -> String {
     match is_lab_left_out {
-        true => "Not compared: all published figures are for the lab, which --model-only leaves out.".to_owned(),
+        true => {
+            "Not compared: all published figures are for the lab, which --model-only leaves out.".to_owned()
+        }
         false => "Not compared: no figures were published.".to_owned(),
     }
 }
@@ -275,8 +277,8 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
         let Some(limit) = reproduced.limit() else { continue };
         let miss = |what: &str, ours: f64, published: f64, unit: &str, error: f64| {
             format!(
-                "{name}: {what}: modelled {} {unit}, published {} {unit}; the error is {}, and the limit is {} \
-                 %",
+                "{name}: {what}: modelled {} {unit}, published {} {unit}; the error is {}, and the limit is \
+                 {} %",
                 number(ours),
                 number(published),
                 percent(error),

@@ -93,7 +93,7 @@ impl Bay {
         let failed = |source| GuestError::Drive { drive, source };
         let Some(connection) = &mut slot.connection else {
             let accepted = slot.listener.accept();
-            let (socket, _) = accepted.map_err(GuestError::io("waiting for the guest's driver"))?;
+            let (socket, _) = accepted.map_err(GuestError::io("cannot wait for the driver of the guest"))?;
             let offer = Offer { longest_segment: Some(LONGEST_SEGMENT), ..virtio::offer(&slot.served) };
             slot.connection = Some(Connection::new(socket, offer).map_err(failed)?);
             return Ok(());
@@ -161,10 +161,10 @@ impl Bay {
 
     pub(crate) fn finish(mut self) -> Result<(), GuestError> {
         if let Some(trace) = &mut self.trace {
-            trace.flush().map_err(GuestError::io("writing the trace"))?;
+            trace.flush().map_err(GuestError::io("cannot write the trace"))?;
         }
         let mut slots = self.slots.iter();
-        slots.try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("writing the contents"))
+        slots.try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("cannot write the contents"))
     }
 
     fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
@@ -188,7 +188,7 @@ impl Bay {
             if let Some(trace) = trace {
                 let (at, offset, length) = (at.get(), request.offset, request.length);
                 writeln!(trace, "{at},{name},{offset},{length},{drive}")
-                    .map_err(GuestError::io("writing the trace"))?;
+                    .map_err(GuestError::io("cannot write the trace"))?;
             }
             let (operation, payload) = virtio::submission(connection, &request, &mut scratch.data);
             let (offset, length) = (ByteOffset::new(request.offset), ByteCount::new(request.length));

@@ -85,9 +85,9 @@ impl Guest {
             .env("LD_BIND_NOW", "1")
             .envs(more.environment.iter().map(|(name, value)| (name, value)));
         // The guest writes the script's errors to its standard input, apart from its output and the console.
-        let (errors, input) = std::io::pipe().map_err(GuestError::io("making a pipe"))?;
+        let (errors, input) = std::io::pipe().map_err(GuestError::io("cannot make a pipe"))?;
         if !task.unconfined {
-            let failed = || GuestError::io("preparing the guest's confinement");
+            let failed = || GuestError::io("cannot prepare the confinement of the guest");
             let writable = writable(task, more.files, folder).map_err(failed())?;
             let mut confinement =
                 Confinement::new(folder.path(), &writable, library_descriptor).map_err(failed())?;
@@ -105,10 +105,11 @@ impl Guest {
             .map_err(|error| match error.raw_os_error() {
                 Some(confine::NOTHING) => GuestError::Host {
                     what: "this machine can confine the guest neither by namespaces nor by Landlock".into(),
-                    fix: "--unconfined lets the guest's root change everything that you can change here"
+                    fix: "without confinement (--unconfined), the guest's root can change everything that \
+                          you can change here"
                         .into(),
                 },
-                _ => GuestError::io(format!("starting {}", kernel.path.display()))(error),
+                _ => GuestError::io(format!("cannot start {}", kernel.path.display()))(error),
             })?;
         Ok(Self { child, errors: Some(errors), ended: None })
     }
@@ -121,7 +122,9 @@ impl Guest {
     ) -> Result<(T, Heard), GuestError> {
         let streams = (self.child.stdout.take(), self.errors.take(), self.child.stderr.take());
         let (Some(output), Some(errors), Some(console)) = streams else {
-            return Err(GuestError::io("reading the guest's output")(std::io::ErrorKind::BrokenPipe.into()));
+            return Err(GuestError::io("cannot read the output of the guest")(
+                std::io::ErrorKind::BrokenPipe.into(),
+            ));
         };
         // One thread reads each output, so the order of writes to the two depends on the host's scheduling.
         let (attended, [output, errors, console]) = std::thread::scope(|scope| {
@@ -148,7 +151,7 @@ impl Guest {
     pub(crate) fn exit_descriptor(&self) -> Result<OwnedFd, GuestError> {
         let pid = self.pid().ok_or(rustix::io::Errno::SRCH);
         let descriptor = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-        descriptor.map_err(|error| GuestError::io("watching the guest")(error.into()))
+        descriptor.map_err(|error| GuestError::io("cannot watch the guest")(error.into()))
     }
 
     /// Gives a kernel that is about to exit time to do so, so that its exit status is known.
@@ -176,7 +179,7 @@ impl Guest {
         match (status.code(), status.signal()) {
             (Some(code), _) => format!("its kernel exited with {code}"),
             (None, Some(9)) => "its kernel was killed, perhaps because this machine ran out of memory".into(),
-            (None, Some(7)) => "this machine had no memory left for it".into(),
+            (None, Some(7)) => "this machine had no memory left for the guest".into(),
             (None, Some(signal)) => format!("its kernel was killed by signal {signal}"),
             (None, None) => "its kernel stopped".into(),
         }

@@ -64,7 +64,7 @@ impl Folder {
     pub(crate) fn new(setup: &Setup<'_>) -> Result<Self, GuestError> {
         let parent = parent();
         let failed = |source| {
-            GuestError::io(format!("creating a directory for the guest in {}", parent.display()))(source)
+            GuestError::io(format!("cannot create a directory for the guest in {}", parent.display()))(source)
         };
         let this = Self(RunFolder::new(&parent).map_err(failed)?);
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -89,7 +89,8 @@ impl Folder {
     }
 
     pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, GuestError> {
-        UnixListener::bind(self.path().join(name)).map_err(GuestError::io("creating a socket for the guest"))
+        UnixListener::bind(self.path().join(name))
+            .map_err(GuestError::io("cannot create a socket for the guest"))
     }
 
     pub(crate) fn status(&self) -> Option<i32> {

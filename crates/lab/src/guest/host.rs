@@ -25,9 +25,13 @@ impl Kernel {
         let missing = || GuestError::Host {
             what: match named {
                 Some(_) => format!("LINUX_UML names {}, which is not a program", Path::new(&name).display()),
-                None => "no linux.uml in the search path: the lab's guest is User-Mode Linux".into(),
+                None => {
+                    "linux.uml (User-Mode Linux) was not found in PATH; the lab runs it as its guest".into()
+                }
             },
-            fix: "apt-get install user-mode-linux, or set LINUX_UML to a kernel built for ARCH=um".into(),
+            fix: "install it (apt-get install user-mode-linux), or set LINUX_UML to a kernel built for \
+                  ARCH=um"
+                .into(),
         };
         found.map(|path| Self { path }).ok_or_else(missing)
     }
@@ -59,7 +63,8 @@ impl Library {
         let file = match self.file.get() {
             Some(file) => file,
             None => {
-                let made = self.make().map_err(GuestError::io("keeping the guest's clock in memory"))?;
+                let made =
+                    self.make().map_err(GuestError::io("cannot keep the clock of the guest in memory"))?;
                 self.file.get_or_init(|| made)
             }
         };
@@ -81,30 +86,30 @@ impl Library {
 const KNOWN: [(&str, &str, &str); 7] = [
     (
         "ptrace: Operation not permitted",
-        "the guest is not permitted to trace its processes (ptrace is forbidden here)",
-        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container --cap-add SYS_PTRACE or a seccomp \
-         profile that allows ptrace",
+        "the guest is not permitted to trace its processes (ptrace)",
+        "to allow this, use sysctl kernel.yama.ptrace_scope=1 or, in a container, --cap-add SYS_PTRACE or a \
+         seccomp profile that allows ptrace",
     ),
     (
         "PTRACE_TRACEME failed",
-        "the guest is not permitted to trace its processes (ptrace is forbidden here)",
-        "allow it: sysctl kernel.yama.ptrace_scope=1, or in a container, a seccomp profile that allows \
-         ptrace",
+        "the guest is not permitted to trace its processes (ptrace)",
+        "to allow this, use sysctl kernel.yama.ptrace_scope=1 or, in a container, a seccomp profile that \
+         allows ptrace",
     ),
     (
         "straddle-clock: too many open files",
         "the guest's kernel has reached this shell's limit on open files (ulimit -n)",
-        "raise the limit: ulimit -n 4096, or more",
+        "raise the limit to 4096 or more (ulimit -n 4096)",
     ),
     (
         "straddle-clock: cannot write the record of events",
         "the --events file could not be written",
-        "is its disk full?",
+        "check whether its disk is full",
     ),
     (
         "setup_physmem - mapping",
         "this machine cannot allocate that much memory for the guest",
-        "use a smaller --mem, or raise this shell's memory limit: ulimit -v unlimited",
+        "use a smaller --mem, or raise the memory limit of this shell (ulimit -v unlimited)",
     ),
     ("Out of memory", "the guest has run out of memory", "use a larger --mem"),
     ("deadlocked on memory", "the guest has run out of memory", "use a larger --mem"),

@@ -365,7 +365,7 @@ pub struct HostedEnded {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum GuestError {
-    #[error("{what}: {fix}")]
+    #[error("{what}; {fix}")]
     Host { what: String, fix: String },
     #[error("{doing}")]
     Io { doing: String, source: std::io::Error },
@@ -373,7 +373,9 @@ pub enum GuestError {
     Drive { drive: usize, source: crate::vhost::VhostError },
     #[error("drive {drive}")]
     Contents { drive: usize, source: Box<dyn Error + Send + Sync> },
-    #[error("the guest was stopped after {limit:?} of {whose} time: raise the limit if it needs longer")]
+    #[error(
+        "the guest was stopped after {limit:?} of {whose} time; if the guest needs longer, raise the limit"
+    )]
     Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
     Interrupted,
@@ -395,8 +397,8 @@ impl GuestError {
         let doing = doing.into();
         move |source| match rustix::io::Errno::from_io_error(&source) {
             Some(rustix::io::Errno::MFILE) => Self::Host {
-                what: format!("{doing}: too many files are open in this process"),
-                fix: "raise the limit: ulimit -n 1024, or more".into(),
+                what: format!("{doing}, because too many files are open in this process"),
+                fix: "raise the limit to 1024 or more (ulimit -n 1024)".into(),
             },
             _ => Self::Io { doing, source },
         }

@@ -46,7 +46,7 @@ pub fn run(
     on_processor(job.task.processor, || {
         let folder = Folder::new(&Setup::from(job))?;
         if let Some(path) = &job.events {
-            let failed = || GuestError::io(format!("writing the events {}", path.display()));
+            let failed = || GuestError::io(format!("cannot write the events to {}", path.display()));
             File::create(path).map_err(failed())?;
             symlink(path, folder.path().join(EVENTS)).map_err(failed())?;
         }
@@ -95,7 +95,7 @@ pub fn run_hosted(
     on_processor(job.task.processor, || {
         let folder = Folder::new(&Setup::from(job))?;
         for (number, drive) in job.drives.iter().enumerate() {
-            let failed = || GuestError::io(format!("finding the drive {}", drive.socket.display()));
+            let failed = || GuestError::io(format!("cannot find the drive {}", drive.socket.display()));
             let server = drive.socket.canonicalize().map_err(failed())?;
             symlink(server, folder.path().join(socket(number))).map_err(failed())?;
         }
@@ -126,7 +126,7 @@ fn ready<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<Vec<bo
         descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
     match poll(&mut fds, Some(&LOOK_EVERY)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
-        Err(error) => Err(GuestError::io("waiting for the guest")(error.into())),
+        Err(error) => Err(GuestError::io("cannot wait for the guest")(error.into())),
     }
 }
 
@@ -150,9 +150,9 @@ fn bay(job: &Job, folder: &Folder) -> Result<Bay, GuestError> {
         drives.push((folder.listen(&socket(number))?, served));
     }
     let trace = job.trace.as_ref().map(|path| {
-        File::create(path).map_err(GuestError::io(format!("writing the trace {}", path.display())))
+        File::create(path).map_err(GuestError::io(format!("cannot write the trace to {}", path.display())))
     });
-    Bay::new(drives, job.cut, trace.transpose()?).map_err(GuestError::io("writing the trace"))
+    Bay::new(drives, job.cut, trace.transpose()?).map_err(GuestError::io("cannot write the trace"))
 }
 
 fn boot(kernel: &Kernel, job: &Job, folder: &Folder) -> Result<Guest, GuestError> {
@@ -189,7 +189,7 @@ struct Machine<'a> {
 
 impl Machine<'_> {
     fn answer_until_end(&mut self, guest: &Guest, stop: &AtomicBool) -> Result<(), GuestError> {
-        let failed = || GuestError::io("talking with the guest's clock");
+        let failed = || GuestError::io("cannot communicate with the clock of the guest");
         let exit = guest.exit_descriptor()?;
         let mut clock: Option<UnixStream> = None;
         loop {
@@ -240,7 +240,7 @@ impl Machine<'_> {
         }
         match link::answer(stream, answer) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-            result => result.map(|()| true).map_err(GuestError::io("answering the guest's clock")),
+            result => result.map(|()| true).map_err(GuestError::io("cannot answer the clock of the guest")),
         }
     }
 }

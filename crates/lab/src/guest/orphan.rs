@@ -102,7 +102,7 @@ fn stays_on_one_device(path: &Path) -> io::Result<()> {
     let device = fs::symlink_metadata(path)?.dev();
     for entry in fs::read_dir(path)? {
         if fs::symlink_metadata(entry?.path())?.dev() != device {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in the directory"));
         }
     }
     Ok(())

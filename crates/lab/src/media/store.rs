@@ -21,7 +21,7 @@ const PIECE: usize = 64 << 10;
 pub enum StoreError {
     #[error("{}: cannot be used as a store", path.display())]
     Unusable { path: PathBuf, source: io::Error },
-    #[error("{}: not a regular file", path.display())]
+    #[error("{}: is not a regular file", path.display())]
     NotAFile { path: PathBuf },
     #[error("{}: holds {found} bytes, but the drive has {wanted}; use another file, or remove this one", path.display())]
     OtherSize { path: PathBuf, found: u64, wanted: u64 },

@@ -156,17 +156,17 @@ pub enum Measure {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ExperimentError {
-    #[error("unknown experiment {name:?}: use {}", known.join(", "))]
+    #[error("unknown experiment {name:?}; use {}", known.join(", "))]
     Unknown { name: String, known: Vec<&'static str> },
     #[error("cannot read the experiment {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("experiment {name}: {message}")]
     Syntax { name: String, message: String },
-    #[error("experiment {name}: {place}: {reason}")]
+    #[error("experiment {name}, {place}: {reason}")]
     Impossible { name: String, place: String, reason: String },
-    #[error("experiment {name}: step {step}")]
+    #[error("experiment {name}, step {step}")]
     Drive { name: String, step: String, source: Box<ProfileError> },
-    #[error("experiment {name}: step {step}, {arm}")]
+    #[error("experiment {name}, step {step}, {arm}")]
     Run { name: String, step: String, arm: String, source: Box<RunError> },
 }
 

@@ -96,9 +96,9 @@ pub enum FitError {
     Experiment(#[from] ExperimentError),
     #[error("the profile {drive} has no [fit] section with knobs and experiments")]
     NoFit { drive: String },
-    #[error("{} of the drive {drive}: there is nothing to fit it to", nothing_from(experiments))]
+    #[error("the drive {drive} cannot be fitted, because {}", nothing_from(experiments))]
     NoFigures { drive: String, experiments: Vec<String> },
-    #[error("the profile {drive}: knob {path}: {reason}")]
+    #[error("profile {drive}, knob {path}: {reason}")]
     Knob { drive: String, path: String, reason: String },
 }
 
@@ -116,7 +116,7 @@ fn nothing_from(experiments: &[String]) -> String {
     if experiments.is_empty() {
         "the profile names no experiment".to_owned()
     } else {
-        format!("{} has no published figure", experiments.join(", "))
+        format!("no figure was published for {}", experiments.join(", "))
     }
 }
 
@@ -177,7 +177,7 @@ fn values(drive: &str, profile: &Profile, knobs: &[profile::Knob]) -> Result<Vec
         if !(knob.low.is_finite() && knob.high.is_finite() && 0.0 < knob.low && knob.low < knob.high) {
             return Err(wrong(
                 knob,
-                format!("{} to {}: must be above 0, and in ascending order", knob.low, knob.high),
+                format!("{} and {} must be above 0 and in ascending order", knob.low, knob.high),
             ));
         }
         let figure = profile.figures.iter().rfind(|figure| figure.path == knob.path);

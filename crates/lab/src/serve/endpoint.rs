@@ -29,11 +29,11 @@ pub enum Endpoint {
 pub enum EndpointError {
     #[error("{0}: in use by another process")]
     InUse(String),
-    #[error("{}: exists and is not a socket", .0.display())]
+    #[error("{}: exists, but is not a socket", .0.display())]
     NotASocket(PathBuf),
     #[error(
-        "{0}: not a loopback address, and NBD has no access control; --allow-remote accepts connections \
-         from any host"
+        "{0}: is not a loopback address, and NBD has no access control; to accept connections from any host, \
+         use --allow-remote"
     )]
     Remote(String),
     #[error("cannot listen on {endpoint}")]
@@ -51,7 +51,7 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() {
-                Err("no path after unix:".into())
+                Err("there is no path after unix:".into())
             } else {
                 Ok(Self::Unix(path.into()))
             };
@@ -59,7 +59,7 @@ impl FromStr for Endpoint {
         let host_and_port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         match host_and_port.map(|(_, port)| port.parse::<u16>()) {
             Some(Ok(_)) => Ok(Self::Tcp(text.to_owned())),
-            _ => Err("neither unix:PATH nor HOST:PORT".to_owned()),
+            _ => Err("must have the form unix:PATH or HOST:PORT".to_owned()),
         }
     }
 }

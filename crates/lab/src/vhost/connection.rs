@@ -59,7 +59,7 @@ pub enum VhostError {
     Socket { doing: &'static str, source: io::Error },
     #[error("the guest sent {message}: {reason}")]
     Protocol { message: String, reason: String },
-    #[error("one of the guest's rings is invalid")]
+    #[error("a ring of the guest is not valid")]
     Ring(#[from] virtio_queue::Error),
 }
 
@@ -123,7 +123,7 @@ impl Connection {
 
     /// Receives what is available of one message, without waiting, and executes it once it is complete.
     pub fn receive(&mut self) -> Result<Received, VhostError> {
-        let failed = |source| VhostError::Socket { doing: "receiving a message from the guest", source };
+        let failed = |source| VhostError::Socket { doing: "cannot receive a message from the guest", source };
         let mut message = match self.receiver.receive(self.socket.as_fd()).map_err(failed)? {
             Progress::Message(message) => message,
             Progress::Incomplete => return Ok(Received::Settled),
@@ -275,7 +275,7 @@ impl Connection {
                 self.reply(message.code, payload.as_flattened())?;
                 return Ok(Received::Reset);
             }
-            other => return Err(refused(&format!("message {other}"), "it was not offered")),
+            other => return Err(refused(&format!("message {other}"), "the message was not offered")),
         }
         Ok(Received::Settled)
     }
@@ -293,7 +293,7 @@ impl Connection {
         let count = usize::try_from(message.u32(0)).unwrap_or(usize::MAX);
         if !(1..=MOST_REGIONS).contains(&count) || message.fds.len() != count {
             let files = message.fds.len();
-            return Err(refused(NAME, &format!("{count} regions and {files} files")));
+            return Err(refused(NAME, &format!("the message has {count} regions and {files} files")));
         }
         need(message, NAME, 8 + count * REGION_BYTES)?;
         let region = |index: usize| {
@@ -313,7 +313,7 @@ impl Connection {
         let (offset, size) = (message.u32(0), message.u32(4));
         let [offset, size] = [offset, size].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         if size > message.payload.len() - PREFIX {
-            return Err(refused("GET_CONFIG", "it requests more than its buffers hold"));
+            return Err(refused("GET_CONFIG", "the message requests more than its buffers hold"));
         }
         // Drivers request the whole structure that they know; fields past ours are zero.
         let mut payload = message.payload.clone();
@@ -328,7 +328,7 @@ impl Connection {
     }
 
     fn reply(&self, code: u32, payload: &[u8]) -> Result<(), VhostError> {
-        let failed = |source| VhostError::Socket { doing: "answering the guest", source };
+        let failed = |source| VhostError::Socket { doing: "cannot answer the guest", source };
         message::reply(self.socket.as_fd(), code, payload).map_err(failed)
     }
 }
@@ -356,7 +356,7 @@ fn wanted(message: &Message, name: &str, offered: u64) -> Result<u64, VhostError
 fn need(message: &Message, name: &str, length: usize) -> Result<(), VhostError> {
     if message.payload.len() < length {
         let has = message.payload.len();
-        return Err(refused(name, &format!("{has} bytes, but at least {length} are needed")));
+        return Err(refused(name, &format!("the message has {has} bytes, but at least {length} are needed")));
     }
     Ok(())
 }
@@ -391,8 +391,8 @@ impl Memory {
             let has = file.metadata().map_or(0, |file| file.len());
             if length == 0 || offset.checked_add(length).is_none_or(|end| end > has) {
                 return Err(format!(
-                    "region {index} cannot be mapped: {length} bytes from byte {offset} exceed its file \
-                     ({has} bytes)"
+                    "region {index} cannot be mapped, because {length} bytes from byte {offset} exceed its \
+                     file ({has} bytes)"
                 ));
             }
             let mapping = MmapRegion::from_file(FileOffset::new(file, offset), size)

@@ -68,7 +68,7 @@ impl Receiver {
             self.received += read;
             self.fds.extend(fds);
             if self.fds.len() > MOST_FDS {
-                return Err(invalid("more file descriptors than a message can carry".to_owned()));
+                return Err(invalid("the message has more file descriptors than it can carry".to_owned()));
             }
             if self.received == HEADER_BYTES {
                 self.payload.resize(self.check()?, 0);
@@ -90,10 +90,10 @@ impl Receiver {
     fn check(&self) -> io::Result<usize> {
         let (flags, size) = (word(&self.header, 4), word(&self.header, 8));
         if flags & VERSION_MASK != VERSION {
-            return Err(invalid(format!("protocol version {}, not {VERSION}", flags & VERSION_MASK)));
+            return Err(invalid(format!("the protocol version is {}, not {VERSION}", flags & VERSION_MASK)));
         }
         let size = usize::try_from(size).ok().filter(|size| *size <= LARGEST_PAYLOAD);
-        size.ok_or_else(|| invalid(format!("a message of more than {LARGEST_PAYLOAD} bytes")))
+        size.ok_or_else(|| invalid(format!("the message has more than {LARGEST_PAYLOAD} bytes")))
     }
 }
 
@@ -146,7 +146,7 @@ fn receive_with_fds(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Opt
         }
     }
     if flags.contains(ReturnFlags::CTRUNC) {
-        return Err(invalid("more file descriptors than a message can carry".to_owned()));
+        return Err(invalid("the message has more file descriptors than it can carry".to_owned()));
     }
     Ok(Some((bytes, fds)))
 }

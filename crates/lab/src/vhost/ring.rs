@@ -77,7 +77,9 @@ impl Ring {
         match rustix::io::write(call, &1_u64.to_le_bytes()) {
             // A full counter or pipe has woken the guest already.
             Ok(_) | Err(Errno::AGAIN) => Ok(true),
-            Err(error) => Err(VhostError::Socket { doing: "interrupting the guest", source: error.into() }),
+            Err(error) => {
+                Err(VhostError::Socket { doing: "cannot interrupt the guest", source: error.into() })
+            }
         }
     }
 }

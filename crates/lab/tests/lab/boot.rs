@@ -178,7 +178,7 @@ fn a_guest_of_the_tests_is_started_as_its_usage_says() {
         (run, 3, Some("1 -x a word a script\n"), "error\n"),
         (slow, 124, None, "tests/guest/run: a script: killed after 2 s; -t gives it longer\n"),
         (missing, 125, Some(""), "tests/guest/run: missing: no such script\n"),
-        (no_drive, 125, Some(""), "finding the drive missing: No such file or directory (os error 2)\n"),
+        (no_drive, 125, Some(""), "cannot find the drive missing: No such file or directory (os error 2)\n"),
     ] {
         let ended = started.wait_with_output().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();

@@ -25,14 +25,14 @@ pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
     let usage = &place.device.used_by;
     let (found, mut remarks) = match read(place) {
         Ok(found) => (found, Vec::new()),
-        Err(why) => (None, vec![format!("its content cannot be read: {why}")]),
+        Err(why) => (None, vec![format!("the contents cannot be read: {why}")]),
     };
     let mount = usage.mounts.first();
     let mounted = mount.map(|mount| of_mount(&mount.kind));
     let in_use = mounted.or_else(|| usage.is_swap.then_some(FsKind::Swap.into()));
     let mut layer = found.or_else(|| Some(place.layer(in_use?, Facts::Opaque)))?;
     if layer.kind.is_member() && in_use.is_none() {
-        remarks.push("not active: its contents are not read".to_owned());
+        remarks.push("the device is not active, so its contents were not read".to_owned());
     }
     if let Some(mount) = mount {
         layer.name = printable(&mount.point);
@@ -59,7 +59,9 @@ fn loops(place: &Standing<'_>) -> Vec<Layer> {
             name: format!("{} over {}", used.name, printable(&used.file)),
             below: Span::new(ByteOffset::new(used.offset), ByteCount::new(used.size))?,
             drive: None,
-            remarks: vec!["the location of its file in the file system is not traced".to_owned()],
+            remarks: vec![
+                "the position of the backing file in the file system was not determined".to_owned(),
+            ],
             ..place.layer(Content::Live("loop"), Facts::Opaque)
         })
     });

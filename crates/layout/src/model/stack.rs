@@ -187,9 +187,11 @@ pub enum Problem {
     GptPrimaryDamaged { at: ByteOffset, why: String },
     #[error("the backup GPT at byte {at} is damaged or missing: {why}")]
     GptBackupDamaged { at: ByteOffset, why: String },
-    #[error("neither copy of the GPT can be used (primary at byte {at}): {why}")]
+    #[error("neither copy of the GPT (the primary one at byte {at}) can be used: {why}")]
     GptUnusable { at: ByteOffset, why: String },
-    #[error("the backup GPT is at byte {at} instead of byte {expected}, the last block: the disk has grown")]
+    #[error(
+        "the backup GPT is at byte {at} instead of byte {expected}, in the last block, so the disk has grown"
+    )]
     GptBackupMisplaced { at: ByteOffset, expected: ByteOffset },
     #[error("the GPT was made for a larger disk, with its last block at byte {at}")]
     GptPastEnd { at: ByteOffset },
@@ -204,41 +206,42 @@ pub enum Problem {
     NoProtectiveMbr { at: ByteOffset },
     #[error(
         "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition \
-         in the GPT: systems that use the MBR see different partitions"
+         in the GPT, so systems that use the MBR see different partitions"
     )]
     HybridDiffers { slot: u32, at: ByteOffset, start: ByteOffset, end: ByteOffset },
     #[error(
-        "the table (byte {at}) uses {table}-byte sectors, but the disk has {device}-byte ones: other tools \
-         see no partition table, or a wrong one"
+        "the table (byte {at}) uses {table}-byte sectors, but the disk has {device}-byte ones, so other \
+         tools see no partition table or a wrong one"
     )]
     OtherBlockSize { table: BlockSize, device: BlockSize, at: ByteOffset },
     #[error(
-        "the extended boot record at byte {at} links back to an earlier one; logical partitions after it are \
-        not found"
+        "the extended boot record at byte {at} links back to an earlier one, so logical partitions after \
+         this record cannot be found"
     )]
     EbrLoop { at: ByteOffset },
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
     /// on the disk is followed, as Linux does.
     #[error(
-        "the extended boot record at byte {at} points to byte {to}, outside the extended partition or the disk"
+        "the extended boot record at byte {at} points to byte {to}, which is outside the extended partition \
+         or the disk"
     )]
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
         "the block at byte {at} should be an extended boot record, but it is unreadable or has no 0x55AA \
-         signature; logical partitions after it are not found"
+         signature, so logical partitions after this block cannot be found"
     )]
     EbrBadSignature { at: ByteOffset },
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
     TooManyPartitions { at: ByteOffset },
-    #[error("overlaps partition {second} from byte {at} on: writing to one destroys the other")]
+    #[error("overlaps partition {second} from byte {at} on, so writing to one destroys data of the other")]
     Overlap { first: u32, second: u32, at: ByteOffset },
-    #[error("{what} is inside it, at byte {at}: writing there destroys the table")]
+    #[error("contains {what}, at byte {at}; writing there destroys the table")]
     TableInside { number: u32, what: Structure, at: ByteOffset },
     #[error("reaches past the end of the disk, from byte {at} on")]
     OutOfRange { number: u32, at: ByteOffset },
     #[error(
-        "the {content} in it records a size of {recorded}, {} more than there is room for, so its data may \
-         reach past the end",
+        "the {content} records a size of {recorded}, which is {} more than there is room for, so its data \
+         may reach past the end",
         .recorded.saturating_sub(*.len)
     )]
     CutShort { number: Option<u32>, content: Content, at: ByteOffset, recorded: ByteCount, len: ByteCount },

@@ -171,7 +171,7 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
     match GptCopy::read(reader, block, primary.alternate) {
         Err(Broken { at, flaw, .. }) => {
             let elsewhere = primary.alternate != last && GptCopy::read(reader, block, last).is_ok();
-            let note = if elsewhere { ", although there is an intact one in the last block" } else { "" };
+            let note = if elsewhere { ", although an intact backup is in the last block" } else { "" };
             Some(Problem::GptBackupDamaged { at, why: format!("{flaw}{note}") })
         }
         Ok(backup) if !primary.agrees_with(&backup.header) => {
@@ -243,11 +243,11 @@ fn partition(entry: &RawEntry, block: BlockSize) -> Result<Partition, String> {
     let (start, last) = (Lba::new(le64(bytes, entry::START)), Lba::new(le64(bytes, entry::LAST)));
     let more = last
         .checked_since(start)
-        .ok_or_else(|| format!("it ends (LBA {last}) before it starts (LBA {start})"))?;
+        .ok_or_else(|| format!("the partition ends (LBA {last}) before it starts (LBA {start})"))?;
     let counted = more.get().checked_add(1).map(LbaCount::new);
     let partition = counted
         .and_then(|count| Partition::at(entry.number, start, count, block))
-        .ok_or_else(|| format!("its end (LBA {last}) does not fit in 64 bits as a byte offset"))?;
+        .ok_or_else(|| format!("the end of the partition (LBA {last}) is beyond byte 2^64"))?;
     Ok(Partition {
         kind: PartitionType::Guid(array(bytes, 0)),
         attributes: Attributes {

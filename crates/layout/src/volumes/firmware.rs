@@ -68,13 +68,13 @@ fn volume(kind: VolumeKind, said: Said) -> Volume {
     });
     let provides = match array.level {
         1 => Ok(Provides::Open(Space::run(len, ByteOffset::new(at)))),
-        _ => Err("not a mirror, so the array's contents are not read".to_owned()),
+        _ => Err("the array is not a mirror, so its contents were not read".to_owned()),
     };
     Volume { name: array.name, ..Volume::new(kind, facts, provides) }
 }
 
 fn several(count: usize) -> String {
-    format!("its metadata lists {count} arrays, so their contents are not read")
+    format!("the metadata lists {count} arrays, so the contents of the arrays were not read")
 }
 
 // --- Intel: struct imsm_super, imsm_dev, imsm_vol, imsm_map ---------------------
@@ -97,7 +97,7 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let mut bytes = bytes_at(medium, sectors(anchor_at), BLOCK)?;
     let size = u64::from(le32(&bytes, ISW_SIZE));
     if size > MAX_METADATA {
-        return Ok(Err(format!("its metadata is too large to read ({size} bytes)")));
+        return Ok(Err(format!("the metadata of the array is too large to read ({size} bytes)")));
     }
     let before = size.div_ceil(512).saturating_sub(1);
     if let Some(at) = anchor_at.checked_sub(before).filter(|_| before > 0) {
@@ -110,10 +110,10 @@ fn isw_array(medium: &dyn Medium) -> Result<Said, Fault> {
     }
     let at = ISW_DISK_LIST + ISW_DISK * usize::from(byte(&bytes, ISW_DISKS));
     let Some(device) = bytes.get(at..).filter(|rest| rest.len() >= ISW_MAP + 32) else {
-        return Ok(Err("its metadata is truncated".to_owned()));
+        return Ok(Err("the metadata of the array is truncated".to_owned()));
     };
     if byte(device, ISW_MIGRATES) != 0 && byte(device, ISW_MIGRATES + 1) == ISW_RESHAPE {
-        return Ok(Err("the array is being reshaped, so its contents are not read".to_owned()));
+        return Ok(Err("the array is being reshaped, so its contents were not read".to_owned()));
     }
     let map = &device[ISW_MAP..];
     let wide = |low: usize, high: usize| u64::from(le32(map, low)) | u64::from(le32(map, high)) << 32;
@@ -158,13 +158,15 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let primary = be64(&anchor, DDF_PRIMARY_AT);
     let header = bytes_at(medium, sectors(primary), BLOCK)?;
     if !has(&anchor, 0, DDF_MAGIC) || !has(&header, 0, DDF_MAGIC) {
-        return Ok(Err("neither its metadata nor the array's contents are read".to_owned()));
+        return Ok(Err("the metadata has no valid header, so neither the metadata nor the contents of the \
+                       array were read"
+            .to_owned()));
     }
     let len = sectors(u64::from(be32(&header, DDF_RECORDS)));
     let records_at = primary.checked_add(u64::from(be32(&header, DDF_RECORDS_AT)));
     let record = usize::from(be16(&header, DDF_RECORD_SECTORS)) * BLOCK;
     let Some(at) = records_at.filter(|_| len <= MAX_METADATA && record != 0) else {
-        return Ok(Err("its metadata is invalid".to_owned()));
+        return Ok(Err("the metadata of the array is not valid".to_owned()));
     };
     let records = bytes_at(medium, sectors(at), usize::try_from(len).unwrap_or(0))?;
     let arrays: Vec<&[u8]> = records.chunks(record).filter(|record| has(record, 0, DDF_ARRAY)).collect();
@@ -175,12 +177,18 @@ fn ddf_array(medium: &dyn Medium) -> Result<Said, Fault> {
     let starts = one.get(starts_at..).unwrap_or_default().as_chunks::<8>().0;
     let mut starts = starts.iter().take(members).map(|start| u64::from_be_bytes(*start));
     let Some(start) = starts.next().filter(|first| starts.all(|start| start == *first)) else {
-        return Ok(Err("its members differ, so the array's contents are not read".to_owned()));
+        return Ok(Err("the data does not start at the same sector of all members, so the contents of the \
+                       array were not read"
+            .to_owned()));
     };
     let level = match (byte(one, DDF_LEVEL), byte(one, DDF_SECONDARY)) {
         (level @ (0 | 1 | 4 | 5 | 6), 1) => i32::from(level),
         (1, _) => 10,
-        (level, _) => return Ok(Err(format!("its level, {level}, is not supported"))),
+        (level, _) => {
+            return Ok(Err(format!(
+                "RAID level {level} is not supported, so the contents of the array were not read"
+            )));
+        }
     };
     let chunk = 1_u64.checked_shl(u32::from(byte(one, DDF_CHUNK))).unwrap_or(0);
     Ok(Ok(Array {

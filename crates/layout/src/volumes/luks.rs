@@ -55,14 +55,15 @@ fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
     let second = bytes_at(medium, at, 512).map_err(|fault| fault.to_string());
     match second.and_then(|binary| version_2(medium, &binary, at)) {
         Ok(mut header) => {
-            let remark =
-                format!("its first header is damaged: {damage}; the second one, at byte {at}, was used");
+            let remark = format!(
+                "the first LUKS header is damaged ({damage}), so the second one, at byte {at}, was used"
+            );
             header.remarks.insert(0, remark);
             header
         }
         Err(why) => {
-            let first = format!("its first header is damaged: {damage}");
-            let second = format!("its second header, at byte {at}, cannot be used either: {why}");
+            let first = format!("the first LUKS header is damaged: {damage}");
+            let second = format!("the second LUKS header, at byte {at}, cannot be used either: {why}");
             let facts = Luks { version: 2, ..Luks::default() };
             Header { facts, remarks: vec![first, second], ..Header::default() }
         }
@@ -80,22 +81,22 @@ fn version_1(binary: &[u8]) -> Header {
 fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, String> {
     let magic = if at == 0 { FIRST_MAGIC } else { SECOND_MAGIC };
     if !has(binary, 0, magic) {
-        return Err(format!("there is none at byte {at}"));
+        return Err(format!("there is no LUKS2 header at byte {at}"));
     }
     if be16(binary, 6) != 2 {
-        return Err(format!("unknown version {}", be16(binary, 6)));
+        return Err(format!("the header has the unknown version {}", be16(binary, 6)));
     }
     if be64(binary, 256) != at {
-        return Err(format!("it claims to start at byte {}", be64(binary, 256)));
+        return Err(format!("the header records byte {} as its position", be64(binary, 256)));
     }
     let size = header_size(binary)
         .ok_or_else(|| format!("a LUKS2 header cannot be {} bytes long", be64(binary, 8)))?;
-    let area = usize::try_from(size - BINARY).map_err(|_| "it is too long".to_owned())?;
+    let area = usize::try_from(size - BINARY).map_err(|_| "the header is too long".to_owned())?;
     let json = bytes_at(medium, at + BINARY, area).map_err(|fault| fault.to_string())?;
     let end = json.iter().position(|byte| *byte == 0).unwrap_or(json.len());
     // serde_json stops at 128 levels of nesting, and skips unknown fields without storing them.
-    let metadata: Metadata =
-        serde_json::from_slice(&json[..end]).map_err(|error| format!("its JSON cannot be read: {error}"))?;
+    let metadata: Metadata = serde_json::from_slice(&json[..end])
+        .map_err(|error| format!("the JSON in the header cannot be read: {error}"))?;
     let label = text(binary.get(24..72).unwrap_or_default());
     let numbered =
         metadata.segments.into_iter().filter_map(|(key, segment)| Some((key.parse().ok()?, segment)));
@@ -118,16 +119,19 @@ fn from_segments(label: String, uuid: String, segments: &[Segment]) -> Header {
     let used = || segments.iter().filter(|segment| !segment.is_backup());
     let mut remarks = Vec::new();
     if segments.len() > 1 {
-        let remark = "it is being encrypted, decrypted or re-encrypted, so its payload has several parts";
+        let remark = "the container is being encrypted, decrypted or re-encrypted, so its payload has \
+                      several parts";
         remarks.push(remark.to_owned());
     }
     if used().any(|segment| segment.integrity.is_some()) {
-        remarks.push("its payload is on dm-integrity, which stores a header and tags there".to_owned());
+        remarks.push(
+            "the payload is on dm-integrity, which stores a header and tags in the same area".to_owned(),
+        );
     }
     let payload =
         used().filter_map(|segment| segment.offset.as_ref()?.parse().ok()).min().map(ByteOffset::new);
     if payload.is_none() {
-        remarks.push("its header lists no data segment".to_owned());
+        remarks.push("the LUKS header lists no data segment".to_owned());
     }
     let sector_size = ByteCount::new(used().find_map(|segment| segment.sector_size).unwrap_or(SECTOR));
     let only = match segments {
@@ -154,7 +158,7 @@ fn volume(header: Header, len: ByteCount) -> Volume {
         None => Provides::Nothing,
     };
     if here.is_none() && recorded.is_some() {
-        remarks.push("a detached header, with the payload on another device".to_owned());
+        remarks.push("this is a detached LUKS header, whose payload is on another device".to_owned());
     }
     facts.payload = here.map(Span::start);
     Volume { kind: VolumeKind::Luks, name: label, uuid, facts: Facts::Luks(facts), provides, remarks }

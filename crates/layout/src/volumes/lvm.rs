@@ -37,7 +37,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     let mut remarks = Vec::new();
     let mut pv = Pv::default();
     let Some(label) = Label::find(&head) else {
-        remarks.push("its label is invalid".to_owned());
+        remarks.push("the LVM label is not valid".to_owned());
         return Ok(volume(pv, "", Provides::Nothing, remarks));
     };
     let uuid = String::from_utf8_lossy(&label.uuid).into_owned();
@@ -52,7 +52,9 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
     pv.vg = straddle_device::shown::printable(&group.name);
     pv.extent_size = group.extent_size;
     let Some(ours) = group.volume_with(&label.uuid) else {
-        remarks.push("its volume group does not list it, so its contents are not read".to_owned());
+        remarks.push(
+            "the volume group does not list this physical volume, so its contents were not read".to_owned(),
+        );
         return Ok(volume(pv, &uuid, Provides::Nothing, remarks));
     };
     pv.data_start = ByteOffset::new(super::sectors(ours.pe_start));
@@ -115,14 +117,14 @@ impl Label {
 
     fn group(&self, medium: &dyn Medium, remarks: &mut Vec<String>) -> Option<Group> {
         if self.metadata_areas.is_empty() {
-            let remark = "it holds no metadata; its contents are listed on another physical volume";
+            let remark = "this physical volume has no metadata; another physical volume lists the contents";
             remarks.push(remark.to_owned());
         }
         for (start, _) in &self.metadata_areas {
             match read_group(medium, *start, remarks) {
                 Ok(Some(group)) => return Some(group),
                 Ok(None) => {}
-                Err(why) => remarks.push(format!("its metadata area at byte {start} cannot be used: {why}")),
+                Err(why) => remarks.push(format!("the metadata area at byte {start} cannot be used: {why}")),
             }
         }
         None
@@ -133,10 +135,10 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
     let fault = |fault: Fault| fault.to_string();
     let header = bytes_at(medium, start, 512).map_err(fault)?;
     if !has(&header, 4, FMTT_MAGIC) || le64(&header, 24) != start {
-        return Err("it has no header".to_owned());
+        return Err("the area has no header".to_owned());
     }
     if crc(&header[4..]) != le32(&header, 0) {
-        remarks.push(format!("the checksum of its metadata area at byte {start} is wrong"));
+        remarks.push(format!("the checksum of the metadata area at byte {start} is wrong"));
     }
     // The first of its raw_locns is the one committed last.
     let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
@@ -144,11 +146,13 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
         return Ok(None);
     }
     if size > MAX_TEXT {
-        return Err(format!("its recorded text size is {size} bytes, more than {MAX_TEXT}"));
+        return Err(format!(
+            "the recorded size of the metadata, {size} bytes, exceeds the limit of {MAX_TEXT}"
+        ));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
     if crc(&text) != sum {
-        remarks.push(format!("the checksum of its metadata (area at byte {start}) is wrong"));
+        remarks.push(format!("the checksum of the metadata in the area at byte {start} is wrong"));
     }
     let text = String::from_utf8_lossy(&text);
     Group::parse(&text).map(Some)
@@ -162,7 +166,7 @@ fn read_ring(
     area: u64,
     (offset, size): (u64, u64),
 ) -> Result<Vec<u8>, String> {
-    let nonsense = || format!("its text is recorded at byte {offset} of a {area}-byte area");
+    let nonsense = || format!("the metadata is recorded at byte {offset} of an area of {area} bytes");
     let to_end = area.checked_sub(offset).filter(|_| offset >= MDA_HEADER_SIZE).ok_or_else(nonsense)?;
     let first = size.min(to_end);
     if size - first > offset - MDA_HEADER_SIZE {
@@ -175,7 +179,7 @@ fn read_ring(
         if len > 0 {
             let bytes = bytes_at(medium, at, len).map_err(|fault| fault.to_string())?;
             if bytes.len() < len {
-                return Err("its text would end past the end of the disk".to_owned());
+                return Err("the metadata would end past the end of the disk".to_owned());
             }
             text.extend(bytes);
         }

@@ -45,11 +45,12 @@ pub(super) fn integrity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let areas = per_block.and_then(|per_block| Interleaved::read(&bytes, per_block, flags));
     let provides = match areas {
         _ if flags & INLINE != 0 => {
-            Err("its tags are interleaved with the sectors, so the start of its data is unknown")
+            Err("the tags are interleaved with the sectors, so the start of the data is unknown")
         }
         // Tags and data are not interleaved only if the tags have a device of their own.
-        _ if byte(&bytes, 9) == 0 => Err("only journal and tags; the data is on another device"),
-        None => Err("its superblock is invalid, so the start of its data is unknown"),
+        _ if byte(&bytes, 9) == 0 => Err("the device has only the journal and the tags; the data is on \
+                                          another device"),
+        None => Err("the superblock is not valid, so the start of the data is unknown"),
         Some(areas) => {
             facts.payload = areas.data(0).map(ByteOffset::new);
             let block = facts.block.and_then(|block| BlockSize::new(block.get()).ok());
@@ -115,10 +116,13 @@ pub(super) fn verity(medium: &dyn Medium) -> Result<Volume, Fault> {
     let bytes = bytes_at(medium, 0, 512)?;
     let [data, hash] = [64, 68].map(|at| ByteCount::new(u64::from(le32(&bytes, at))));
     let facts = Mapped { block: Some(data), ..Mapped::default() };
-    let mut volume =
-        volume(VolumeKind::Verity, facts, Err("only hashes; the data that they protect is elsewhere"));
+    let mut volume = volume(
+        VolumeKind::Verity,
+        facts,
+        Err("the device has only hashes; the data that they protect is elsewhere"),
+    );
     if hash != data {
-        volume.remarks.push(format!("its hash blocks are {} bytes long", hash.get()));
+        volume.remarks.push(format!("the hash blocks are {} bytes long", hash.get()));
     }
     Ok(volume)
 }
@@ -128,16 +132,18 @@ pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
     let start = match le64(&bytes, 16) {
         1 => Ok(BDEV_DATA_START),
         4 | 6 if le64(&bytes, 184) >= BDEV_DATA_START => Ok(le64(&bytes, 184)),
-        4 | 6 => Err("its data offset is invalid"),
-        0 | 3 | 5 => Err("a cache, whose contents belong to other devices"),
-        _ => Err("an unknown bcache version"),
+        4 | 6 => Err("the data offset is not valid"),
+        0 | 3 | 5 => Err("the contents of this cache belong to other devices"),
+        _ => Err("the superblock has an unknown bcache version"),
     };
     let block = ByteCount::new(sectors(u64::from(le16(&bytes, 192))));
     let payload = start.map(|start| ByteOffset::new(sectors(start)));
     let facts = Mapped { payload: payload.ok(), block: Some(block), ..Mapped::default() };
     let space = payload.and_then(|payload| {
         let room = ByteOffset::new(medium.len().get()).checked_since(payload);
-        let room = room.filter(|room| *room != ByteCount::ZERO).ok_or("its data would start past its end")?;
+        let room = room
+            .filter(|room| *room != ByteCount::ZERO)
+            .ok_or("the data would start past the end of the device")?;
         Ok(Space { block: BlockSize::new(block.get()).ok(), ..Space::run(room, payload) })
     });
     let name = text(bytes.get(72..104).unwrap_or_default());

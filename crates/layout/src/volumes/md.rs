@@ -91,10 +91,10 @@ fn version_1(bytes: &[u8], at: u64) -> Superblock {
     let used = ByteCount::new(sectors(le64(bytes, 80)));
     let mut remarks = Vec::new();
     if checksum_1(bytes) != Some(le32(bytes, 216)) {
-        remarks.push(format!("the checksum of its superblock (byte {at}) is wrong"));
+        remarks.push(format!("the checksum of the md superblock (byte {at}) is wrong"));
     }
     if features & RECOVERY != 0 {
-        remarks.push("it is being rebuilt and does not yet hold all of the array's data".to_owned());
+        remarks.push("this member is being rebuilt and does not yet hold all its data".to_owned());
     }
     let md = Md {
         version: match at {
@@ -150,7 +150,7 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     let mut remarks = Vec::new();
     let sum: u64 = bytes.chunks_exact(4).map(|word| u64::from(field(word, 0))).sum();
     if fold(sum - u64::from(word(38))) != word(38) {
-        remarks.push(format!("the checksum of its superblock (byte {at}) is wrong"));
+        remarks.push(format!("the checksum of the md superblock (byte {at}) is wrong"));
     }
     let md = Md {
         version: "0.90",
@@ -177,10 +177,10 @@ fn fold(sum: u64) -> u32 {
 fn volume(found: Superblock, len: ByteCount) -> Volume {
     let Superblock { md, name, uuid, moving, mut remarks } = found;
     if md.data_offset.checked_add(md.data_size).is_none_or(|end| end > len) {
-        remarks.push("its data would end past the end of its device".to_owned());
+        remarks.push("the data of this member would end past the end of its device".to_owned());
     }
     let space = if moving {
-        Err("the array is being reshaped, so its contents are not read".to_owned())
+        Err("the array is being reshaped, so its contents were not read".to_owned())
     } else {
         space(&md)
     };
@@ -206,7 +206,7 @@ fn space(md: &Md) -> Result<Space, String> {
     }
     let role = md
         .role
-        .ok_or("a spare or a member removed from the array, which does not hold the array's contents")?;
+        .ok_or("the device is a spare or a removed member, so it does not hold the contents of the array")?;
     let near = md.layout & 0xff;
     let is_whole = md.level == 1 || (md.level == 10 && near >= md.raid_disks) || md.raid_disks == 1;
     if is_whole {
@@ -216,22 +216,29 @@ fn space(md: &Md) -> Result<Space, String> {
         return if role == 0 { Ok(Space::run(md.data_size, at)) } else { Err(not_the_start(role)) };
     }
     if !matches!(md.level, 0 | 4 | 5 | 6 | 10) {
-        return Err(format!("unknown RAID level {}, so the array's contents are not read", md.level));
+        return Err(format!(
+            "the array has the unknown RAID level {}, so its contents were not read",
+            md.level
+        ));
     }
     if md.chunk == ByteCount::ZERO {
-        return Err("its chunk size is zero, so the array's contents are not read".to_owned());
+        return Err("the chunk size of the array is zero, so its contents were not read".to_owned());
     }
     let len = array_len(md);
     let geometry = Geometry { level: md.level, layout: md.layout, chunk: md.chunk, disks: md.raid_disks };
     let runs = geometry.runs(role, Span::first(len), at).ok_or_else(|| {
-        format!("unknown layout {} of RAID{}, so the array's contents are not read", md.layout, md.level)
+        format!(
+            "the layout {} of RAID{} is unknown, so the contents of the array were not read",
+            md.layout, md.level
+        )
     })?;
     Ok(Space::spread(len, Lower { device: String::new(), holds_data: true, runs }))
 }
 
 fn not_the_start(role: u32) -> String {
     format!(
-        "member {role} does not hold the start of the array, so the array's contents are not visible here"
+        "member {role} does not hold the start of the array, so the contents of the array are not visible \
+         here"
     )
 }
 

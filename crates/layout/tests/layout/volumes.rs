@@ -251,7 +251,7 @@ fn metadata_is_read_around_the_end_of_its_area() {
     let mut image = plain_pv(&text);
     put(&mut image, 4096 + 512, b"  ");
     let layer = layers(&MemoryMedium::new(image)).expect("a PV");
-    assert!(remarked(&layer, "the checksum of its metadata"), "{:?}", layer.remarks);
+    assert!(remarked(&layer, "the checksum of the metadata"), "{:?}", layer.remarks);
 }
 
 #[test]

@@ -43,9 +43,9 @@ pub enum RunError {
     Workload(#[from] WorkloadError),
     #[error("request {index} failed")]
     Target { index: u64, source: TargetError },
-    #[error("there is no offset to measure")]
+    #[error("no offset was specified")]
     NoOffsets,
-    #[error("offset {offset}: past the end of any target")]
+    #[error("offset {offset} is past the end of any target")]
     Offset { offset: u64 },
 }
 

@@ -171,10 +171,10 @@ fn impossible_workloads_are_refused() {
     assert_eq!(error(Workload { queue_depth: 0, ..random_write(0) }), "queue depth must not be zero");
     assert_eq!(
         error(random_write(100)),
-        "offset = 100 bytes: not a multiple of the target's 512-byte logical sector"
+        "offset = 100 bytes is not a multiple of the target's 512-byte logical sector"
     );
     let forever = Workload { seconds: Some(f64::NAN), ..Pattern::SEQUENTIAL_READ.into() };
-    assert_eq!(error(forever), "invalid run time: NaN s");
+    assert_eq!(error(forever), "the run time (NaN s) is not valid");
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn a_parameter_is_taken_or_refused_by_name() {
                 continue;
             }
             let error = read.unwrap_err().to_string();
-            let expected = format!("{parameter} is for {}, not for {name}", of.join(" and "));
+            let expected = format!("{parameter} applies only to {}, not to {name}", of.join(" and "));
             assert!(error.contains(&expected), "{error}");
         }
     }

@@ -68,7 +68,7 @@ impl TryFrom<Form> for Workload {
         let Form { stride, blocks, seed, sync, fsync_each, .. } = form;
         let unknown = || {
             let names: Vec<String> = Pattern::ALL.iter().map(|known| format!("`{}`", known.name)).collect();
-            format!("unknown workload `{kind}`, expected one of {}", names.join(", "))
+            format!("the workload `{kind}` is unknown; use one of {}", names.join(", "))
         };
         let pattern = Pattern::named(&kind).ok_or_else(unknown)?;
         let pattern = pattern.with(Parameters { stride, blocks, seed, sync, fsync_each });
@@ -92,11 +92,11 @@ impl TryFrom<Form> for Workload {
 pub enum WorkloadError {
     #[error("{what} must not be zero")]
     Zero { what: &'static str },
-    #[error("{what} = {bytes} bytes: not a multiple of the target's {sector}-byte logical sector")]
+    #[error("{what} = {bytes} bytes is not a multiple of the target's {sector}-byte logical sector")]
     NotWholeSectors { what: &'static str, bytes: u64, sector: u64 },
     #[error("the workload needs {needed} bytes from byte {first} on, but the target ends at byte {capacity}")]
     DoesNotFit { first: u64, needed: u128, capacity: u64 },
-    #[error("invalid run time: {seconds} s")]
+    #[error("the run time ({seconds} s) is not valid")]
     Seconds { seconds: f64 },
 }
 

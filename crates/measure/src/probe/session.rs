@@ -336,13 +336,12 @@ impl Default for Budget {
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProbeError {
     #[error(
-        "too little space to probe: {bytes} bytes; at least {needed} bytes are needed, in pieces of 128 \
-             KiB"
+        "too little space to probe ({bytes} bytes); at least {needed} bytes are needed, in pieces of 128 KiB"
     )]
     TooSmall { bytes: u64, needed: u64 },
     #[error("cannot probe a target with {0}-byte logical sectors")]
     Sector(u64),
-    #[error("the target failed")]
+    #[error("a request to the target failed")]
     Target(#[from] TargetError),
 }
 
@@ -376,7 +375,7 @@ pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, Target
         Err(Halt::Room) => Ok(Err("the free regions are too fragmented")),
         Err(Halt::Time) => Ok(Err("the time limit was reached")),
         // An interrupted probe still reports what is known so far.
-        Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("it was interrupted")),
+        Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("the probe was interrupted")),
         Err(Halt::Target(error)) => Err(error),
     }
 }

@@ -109,7 +109,7 @@ impl Probe<'_> {
         unit: &Finding<Boundary>,
     ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
         let Some(found) = unit.value else {
-            let why = "the unit is not known";
+            let why = "the size of the unit is unknown";
             return Ok((Finding::unknown(why), Finding::unknown(why)));
         };
         if found.size().get() == self.session.logical {
@@ -129,7 +129,7 @@ impl Probe<'_> {
     fn begin(&mut self) -> Step<()> {
         survey::run(&mut self.session, &mut self.survey)?;
         self.how = self.survey.durable();
-        self.session.tell("checking whether it rotates");
+        self.session.tell("checking whether the drive rotates");
         if let Some(how) = self.how {
             self.series = survey::by_writes(&mut self.session, how)?;
         }
@@ -386,7 +386,7 @@ pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f
     let size = unit.size().get();
     let half = size / 2;
     if !ByteCount::new(half).is_multiple_of(ByteCount::new(session.logical)) || half == 0 {
-        return Ok(Finding::unknown("half a unit cannot be written"));
+        return Ok(Finding::unknown("it is not possible to write half a unit"));
     }
     let whole = after_flush(session, unit, None, size)?;
     let part = after_flush(session, unit, None, half)?;

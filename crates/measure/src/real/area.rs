@@ -20,16 +20,16 @@ const LEAST: u64 = 2 * GRAIN;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AreaError {
-    #[error("{path}: cannot determine what is on it", path = path.display())]
+    #[error("{path}: cannot determine what this target holds", path = path.display())]
     Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
-    #[error("{path}: no partition table, so the unallocated space is unknown ({holds})", path = path.display())]
+    #[error("{path}: has no partition table, so the unallocated space is unknown ({holds})", path = path.display())]
     NoTable { path: PathBuf, holds: &'static str },
-    #[error("{path}: the partition table is damaged, or contents reach past their partition, so the \
-        unallocated space is unknown (straddle check {command})", path = path.display(), command = quote_path(path))]
+    #[error("{path}: the partition table is damaged or contents reach past their partition, so the \
+             unallocated space is unknown; for details: straddle check {command}", path = path.display(), command = quote_path(path))]
     Damaged { path: PathBuf },
-    #[error("{path}: no unallocated area contains {LEAST} bytes aligned to 1 MiB", path = path.display())]
+    #[error("{path}: has no unallocated area of {LEAST} bytes aligned to 1 MiB", path = path.display())]
     Full { path: PathBuf },
-    #[error("{path}: too small: {size} bytes, but at least {LEAST} are needed", path = path.display())]
+    #[error("{path}: is too small ({size} bytes); at least {LEAST} bytes are needed", path = path.display())]
     TooSmall { path: PathBuf, size: u64 },
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn examine(opened: &Opened) -> Result<Target, AreaError> {
         Some(_) => Some(FileId::of(&path.metadata().map_err(|error| unseen(path, error))?)),
     };
     if id != Some(opened.id) {
-        return Err(unseen(path, "it was replaced while it was being opened"));
+        return Err(unseen(path, "the target was replaced while it was being opened"));
     }
     Ok(target)
 }
@@ -62,13 +62,13 @@ pub(crate) fn free(opened: &Opened) -> Result<Vec<Span>, AreaError> {
     let mut target = examine(opened)?;
     let stack = straddle_audit::examine::read_present(&mut target, &Options::default());
     let Some(stack) = stack.map_err(|error| unseen(path, error))? else {
-        return Err(unseen(path, "it cannot be read"));
+        return Err(unseen(path, "the target cannot be read"));
     };
     if target.partition.is_some() {
-        return Err(AreaError::NoTable { path: path.clone(), holds: "it is a partition" });
+        return Err(AreaError::NoTable { path: path.clone(), holds: "the target is a partition" });
     }
     if !matches!(stack.kind, TableKind::Gpt | TableKind::Mbr) {
-        let holds = "perhaps a file system, perhaps nothing";
+        let holds = "the disk may hold a file system or nothing";
         return Err(AreaError::NoTable { path: path.clone(), holds });
     }
     if !stack.problems.is_empty() {

@@ -48,18 +48,18 @@ pub enum JournalError {
     #[error("{path}: cannot {what} the journal", path = path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
     #[error("{path}: this path cannot be stored in a journal, because it is too long ({length} bytes) or not \
-             UTF-8: rename the file", path = path.display(), length = path.as_os_str().len())]
+             UTF-8; rename the file", path = path.display(), length = path.as_os_str().len())]
     Name { path: PathBuf },
-    #[error("{path}: damaged journal ({what}); nothing was restored. Check the target against a backup. The \
-             journal was renamed to {renamed}", path = path.display(), renamed = renamed.display())]
+    #[error("{path}: the journal is damaged ({what}), so nothing was restored. Compare the target with a \
+             backup. The journal was renamed to {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged { path: PathBuf, what: String, renamed: PathBuf },
     #[error("{path}: {target} is not the target of this journal: {what}", path = path.display(), target = target.display())]
     OtherTarget { path: PathBuf, target: PathBuf, what: String },
-    #[error("{path}: cannot restore its target; the journal is kept", path = path.display())]
+    #[error("{path}: cannot restore the target of this journal; the journal was kept", path = path.display())]
     Open { path: PathBuf, source: OpenError },
-    #[error("{target}: cannot restore {length} bytes at byte {offset}; the journal {path} is kept", path = path.display(), target = target.display())]
+    #[error("{target}: cannot restore {length} bytes at byte {offset}; the journal {path} was kept", path = path.display(), target = target.display())]
     PutBack { path: PathBuf, target: PathBuf, offset: u64, length: u64, source: io::Error },
-    #[error("{target}: cannot flush; the journal {path} is kept", path = path.display(), target = target.display())]
+    #[error("{target}: cannot flush the restored data; the journal {path} was kept", path = path.display(), target = target.display())]
     Flush { path: PathBuf, target: PathBuf, source: io::Error },
 }
 
@@ -172,9 +172,11 @@ impl Header {
     fn difference(&self, opened: &Opened) -> Option<String> {
         let born = opened.file.metadata().ok().as_ref().and_then(born);
         if !self.is_of(opened.id, born) || self.disk.differs(&Disk::of(opened)) {
-            return Some("it has been replaced".to_owned());
+            return Some("the target has been replaced".to_owned());
         }
-        (opened.size != self.size).then(|| format!("it has {} bytes, but had {}", opened.size, self.size))
+        (opened.size != self.size).then(|| {
+            format!("the target has {} bytes, but had {} when the journal was made", opened.size, self.size)
+        })
     }
 }
 
@@ -253,7 +255,7 @@ impl Journal {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(failed(&path, "make"))?;
         let begin = |file| {
-            let taken = || io::Error::other("another process has locked or removed it");
+            let taken = || io::Error::other("another process has locked or removed the journal");
             let file = Locked::of(file)?.ok_or_else(taken)?;
             if file.is_gone()? {
                 return Err(taken());
@@ -274,7 +276,7 @@ impl Journal {
     pub(crate) fn add(&mut self, pending: Pending) -> Result<Kept, JournalError> {
         let failed = |source| JournalError::Io { path: self.path.clone(), what: "write", source };
         if self.has_failed {
-            return Err(failed(io::Error::other("an earlier write to it failed")));
+            return Err(failed(io::Error::other("an earlier write to the journal failed")));
         }
         match self.write(&pending) {
             Ok(end) => self.end = end,

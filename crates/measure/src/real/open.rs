@@ -52,11 +52,11 @@ pub enum OpenError {
     InUse { path: PathBuf, by: String },
     #[error("{path}: was replaced while it was being opened", path = path.display())]
     Replaced { path: PathBuf },
-    #[error("{path}: {again} is another target, so nothing was overwritten", path = path.display(), again = again.display())]
+    #[error("{path}: nothing was overwritten, because {again} is another target", path = path.display(), again = again.display())]
     NotNamed { path: PathBuf, again: PathBuf },
-    #[error("{path}: neither a regular file nor a block device", path = path.display())]
+    #[error("{path}: is neither a regular file nor a block device", path = path.display())]
     NotATarget { path: PathBuf },
-    #[error("{path}: the file system does not support direct I/O: measure through the page cache (--io \
+    #[error("{path}: the file system does not support direct I/O; measure through the page cache (--io \
              buffered)", path = path.display())]
     NoDirect { path: PathBuf },
     #[error("{path}: is {what}; straddle writes only to raw files and devices", path = path.display())]
@@ -65,7 +65,7 @@ pub enum OpenError {
     Unfinished { path: PathBuf, note: String },
     #[error("{path}: cannot determine whether a move of its partitions is unfinished; nothing was written", path = path.display())]
     Unseen { path: PathBuf, source: straddle_device::ReadError },
-    #[error("{path}: empty", path = path.display())]
+    #[error("{path}: is empty", path = path.display())]
     Empty { path: PathBuf },
 }
 
@@ -126,14 +126,15 @@ impl Opened {
             .map_err(|source| match Errno::from_io_error(&source) {
                 Some(Errno::BUSY) => {
                     let uses = Machine::read(None).uses(path);
-                    let unknown = || "another layer or program is using it".to_owned();
+                    let unknown = || "another layer or program is using the target".to_owned();
                     let by = if uses.is_empty() { unknown() } else { uses.join("; ") };
                     OpenError::InUse { path: path.to_owned(), by }
                 }
                 // Another process holds a lease, as a session does; the kernel has asked it to release the file.
-                Some(Errno::AGAIN) => {
-                    OpenError::InUse { path: path.to_owned(), by: "another program has locked it".into() }
-                }
+                Some(Errno::AGAIN) => OpenError::InUse {
+                    path: path.to_owned(),
+                    by: "another program has locked the target".into(),
+                },
                 Some(Errno::INVAL) if io == Io::Direct => OpenError::NoDirect { path: path.to_owned() },
                 _ if kind == Kind::Block => unusable(straddle_device::closed(source)),
                 _ => unusable(source),
@@ -175,7 +176,7 @@ impl Opened {
     pub(crate) fn write_inside(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let end = u64::try_from(bytes.len()).ok().and_then(|length| at.checked_add(length));
         if end.is_none_or(|end| end > self.size) || !self.is_whole() {
-            return Err(io::Error::other("it has been truncated"));
+            return Err(io::Error::other("the target has been truncated"));
         }
         self.file.write_all_at(bytes, at)
     }

@@ -80,7 +80,7 @@ impl Others {
 
     /// The error names the other process. One that has opened and closed the target already counts if it wrote.
     fn check_alone(&mut self) -> Result<(), String> {
-        let wrote = || "another program has opened it for writing".to_owned();
+        let wrote = || "another program has opened the target for writing".to_owned();
         match self.users().into_iter().next() {
             Some(user) => Err(user),
             None if std::mem::take(&mut self.wrote) => Err(wrote()),

@@ -42,9 +42,10 @@ pub enum SessionError {
     Blind { path: PathBuf, what: PathBuf, source: io::Error },
     #[error(transparent)]
     Target(#[from] RealError),
-    #[error("cannot compare the areas with their contents before the run: the journal {journal} is kept", journal = journal.display())]
+    #[error("cannot compare the areas with their contents before the run, so the journal {journal} was \
+             kept", journal = journal.display())]
     Uncompared { journal: PathBuf, source: RealError },
-    #[error("a write or flush failed, so the journal {journal} is kept", journal = journal.display())]
+    #[error("a write or flush failed, so the journal {journal} was kept", journal = journal.display())]
     Unwritten { journal: PathBuf, source: io::Error },
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -60,9 +61,9 @@ straddle_units::error_kind! {
 fn unrestored(journal: &Path, is_running: bool) -> String {
     let journal = journal.display();
     if is_running {
-        format!("in use by a running measurement or --restore (journal {journal})")
+        format!("in use by a running measurement or 'bench --restore' (journal {journal})")
     } else {
-        format!("an earlier run was interrupted and left the journal {journal}")
+        format!("an earlier run was interrupted, and its journal {journal} has not been restored")
     }
 }
 
@@ -207,20 +208,21 @@ impl Verdict {
         let (since, noticed) = (format_moment(since), format_moment(noticed));
         Some(if self.has_waited {
             format!(
-                "{path}: another program opened it at {noticed}, or tried to, and had to wait until the run \
-                 was stopped. The target is unchanged, and nothing that others wrote is lost"
+                "{path}: another program opened the target at {noticed}, or tried to, and had to wait until \
+                 the run was stopped. The target is unchanged, and no data of other programs was lost"
             )
         } else if seen == Seen::Opened {
             format!(
-                "{path}: another program opened it, or had it open for writing, between {since} and \
-                 {noticed}, so the run was stopped. At most {} bytes that it wrote in that time may have \
-                 been overwritten by outstanding requests",
+                "{path}: another program opened the target, or had it open for writing, between {since} and \
+                 {noticed}, so the run was stopped. At most {} bytes that the program wrote in that time may \
+                 have been overwritten by outstanding requests",
                 self.under_way
             )
         } else {
             format!(
-                "{path}: another program had it open for writing, so the run was stopped at {noticed}. Data \
-                 that it wrote to the run's areas since {since} may have been overwritten"
+                "{path}: another program had the target open for writing, so the run was stopped at \
+                 {noticed}. Data that the program wrote to the run's areas since {since} may have been \
+                 overwritten"
             )
         })
     }
@@ -284,7 +286,7 @@ impl Surface for Session {
                 return Err(TargetError::Interrupted);
             }
             if !self.areas.iter().any(|area| area.contains(*span)) {
-                return Err(failed(spans, "outside the areas that were surveyed"));
+                return Err(failed(spans, "the bytes are outside the areas that were surveyed"));
             }
             self.real.read(*span, &mut pending).map_err(|error| failed(spans, error))?;
         }

@@ -45,7 +45,7 @@ pub enum RealError {
     Depth,
     #[error("the results of outstanding requests are unknown")]
     OnTheirWay,
-    #[error("io_uring cannot be used: measure with one request at a time (--queue-depth 1)")]
+    #[error("io_uring cannot be used; measure with one request at a time (--queue-depth 1)")]
     Ring(#[source] io::Error),
 }
 

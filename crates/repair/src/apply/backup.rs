@@ -57,7 +57,7 @@ pub enum BackupError {
         #[source]
         source: io::Error,
     },
-    #[error("{}: not a usable backup: {why}", path.display())]
+    #[error("{}: cannot be used as a backup: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
 }
 
@@ -243,24 +243,24 @@ impl Backup {
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() || metadata.len() > MAX_BACKUP {
-            return Err(damaged("it is not a regular file, or is larger than any backup".to_owned()));
+            return Err(damaged("the file is not a regular file or is larger than any backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;
         let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
             // It has no JSON at all, such as a disk image.
             Category::Syntax if (error.line(), error.column()) <= (1, 1) => {
-                damaged("it is not a backup written by straddle apply".to_owned())
+                damaged("the file is not a backup written by 'straddle apply'".to_owned())
             }
             _ => damaged(plan_of(&text).unwrap_or_else(|| error.to_string())),
         })?;
         if backup.version != VERSION {
             return Err(damaged(format!(
-                "its version is {}, but this program reads version {VERSION}",
+                "the backup has version {}, but this program reads version {VERSION}",
                 backup.version
             )));
         }
         if backup.sum != backup.sum_of_rest() {
-            return Err(damaged("its checksum does not match its contents".to_owned()));
+            return Err(damaged("the checksum of the backup does not match its contents".to_owned()));
         }
         Ok(Self(backup))
     }
@@ -304,7 +304,7 @@ impl Backup {
         match self.0.path.take() {
             Some(was) if was == shown(&here) || was == shown(path) => Ok(self),
             was => Err(ApplyError::OtherDisk(format!(
-                "it is the backup of {}, not of {}",
+                "the backup is of {}, not of {}",
                 was.as_deref().unwrap_or("a disk without a path"),
                 here.display()
             ))),
@@ -317,11 +317,11 @@ fn plan_of(text: &[u8]) -> Option<String> {
     let has = |key: &str| value.get(key).is_some();
     let what = match (has("moves"), has("extents"), has("boundaries")) {
         (true, _, _) => {
-            "it is a move plan. To revert an unfinished move, use straddle resume --rollback; a finished \
-             move cannot be reverted"
+            "a move plan. To revert an unfinished move, use 'straddle resume --rollback'; a finished move \
+             cannot be reverted"
         }
-        (_, true, _) => "it is a copy plan; a copy leaves its source unchanged",
-        (_, _, true) => "it is a plan. The backup is the .undo file that straddle apply wrote next to it",
+        (_, true, _) => "a copy plan, and a copy leaves its source unchanged",
+        (_, _, true) => "a plan. The backup is the .undo file that 'straddle apply' wrote next to the plan",
         _ => return None,
     };
     Some(format!("it is {what}"))

@@ -14,15 +14,15 @@ use crate::error::PlanError;
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ApplyError {
-    #[error("nothing was written: {0}")]
+    #[error("nothing was written, because {0}")]
     OtherDisk(String),
     #[error(
-        "nothing was written: the backup is of {path}, and this disk has no serial number by which it could \
-         be identified"
+        "nothing was written, because the backup is of {path}, and this disk has no serial number that could \
+         identify it"
     )]
     Elsewhere { path: String },
     #[error(
-        "nothing was written: undo would shrink partition {partition} to {restored}, but {}",
+        "nothing was written, because undo would shrink partition {partition} to {restored}, but {}",
         outgrown(.used)
     )]
     Outgrown {
@@ -31,7 +31,7 @@ pub enum ApplyError {
         used: Option<ByteCount>,
         restored: ByteCount,
     },
-    #[error("nothing was written: {0}")]
+    #[error("nothing was written, because {0}")]
     CutShort(String),
     #[error("in use ({0}); nothing was written")]
     InUse(String),
@@ -41,27 +41,27 @@ pub enum ApplyError {
     Backup(#[from] BackupError),
     #[error("cannot read the disk")]
     Read(#[from] ReadError),
-    #[error("cannot write {what} at byte {at}: revert the change with the backup")]
+    #[error("cannot write {what} at byte {at}; revert the change with the backup")]
     Write {
         what: String,
         at: u64,
         #[source]
         source: io::Error,
     },
-    #[error("cannot flush the changes: revert them with the backup")]
+    #[error("cannot flush the changes; revert them with the backup")]
     Flush { source: io::Error },
-    #[error("the table differs when read back ({0}): revert the change with the backup")]
+    #[error("the table differs from the plan when read back ({0}); revert the change with the backup")]
     OtherTable(String),
     #[error(
-        "{what} at byte {at} differs when read back: revert the change with the backup, and do not trust \
+        "{what} at byte {at} differs when read back; revert the change with the backup, and do not trust \
          this disk"
     )]
     Differs { what: String, at: u64 },
-    #[error("nothing was written: the new table, read back, would differ from the plan: {0}")]
+    #[error("nothing was written, because the new table would differ from the plan when read back: {0}")]
     WouldDiffer(String),
     #[error(
-        "nothing was written: undo would lose data written to partition {partition} since the plan was \
-         applied ({size} bytes from byte {start} on have changed)"
+        "nothing was written, because undo would lose data that was written to partition {partition} after \
+         the plan was applied ({size} bytes from byte {start} on have changed)"
     )]
     WrittenSince { partition: u32, start: u64, size: u64 },
     #[error("the table was written, but {0}")]
@@ -82,7 +82,7 @@ straddle_units::error_kind! {
 
 fn outgrown(used: &Option<ByteCount>) -> String {
     match used {
-        Some(used) => format!("its contents use {used}: shrink them first"),
+        Some(used) => format!("its contents use {used}; first shrink them"),
         None => "its contents record no size, so they may have been enlarged too".to_owned(),
     }
 }

@@ -146,8 +146,8 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
     let former: Vec<&str> = former.map(|listed| listed.name.as_str()).collect();
     if let (Err(error), false) = (&read, former.is_empty()) {
         let why = match error.os_kind() {
-            io::ErrorKind::ResourceBusy => "one of its partitions is open",
-            _ => "it cannot read the new table",
+            io::ErrorKind::ResourceBusy => "a partition of the disk is open",
+            _ => "the kernel cannot read the new table",
         };
         return Err(ApplyError::Kernel(format!(
             "the kernel still lists partitions at their old positions ({}), because {why} ({}). Before using \
@@ -164,7 +164,7 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
             return Ok(());
         }
         return Err(ApplyError::Kernel(format!(
-            "the kernel cannot read it ({}): {}",
+            "the kernel cannot read it ({}); {}",
             with_causes(&error),
             way_out(name)
         )));
@@ -174,8 +174,8 @@ pub(crate) fn tell_kernel(disk: &dyn Disk, wanted: Option<Expected>) -> Result<(
     let wanted: Vec<_> = wanted.into_iter().map(|(number, start, _)| (number, start)).collect();
     // A kernel without enough minor numbers lists no partitions at all.
     if found != wanted {
-        let what = if found.is_empty() { "none of its partitions" } else { "other partitions" };
-        return Err(ApplyError::Kernel(format!("the kernel lists {what}: {}", way_out(name))));
+        let what = if found.is_empty() { "none of the table's partitions" } else { "other partitions" };
+        return Err(ApplyError::Kernel(format!("the kernel lists {what}; {}", way_out(name))));
     }
     Ok(())
 }
@@ -199,7 +199,8 @@ fn check_unchanged(disk: &dyn Disk, steps: &[Step]) -> Result<(), ApplyError> {
         lay_steps(&mut found, *at, &steps[..index]);
         if found != expected {
             let why = format!(
-                "{what} at byte {at} has changed since it was saved: another program is writing to it"
+                "{what} at byte {at} has changed since it was saved, so another program is writing to the \
+                 disk"
             );
             return Err(ApplyError::InUse(why));
         }
@@ -235,7 +236,7 @@ pub(crate) fn differing(disk: &dyn Disk, steps: &[Step]) -> Result<Option<(Strin
 pub(crate) fn check_kernel(disk: &dyn Disk) -> Result<(), ApplyError> {
     match disk.reread_table() {
         Some(Err(error)) if error.os_kind() == io::ErrorKind::ResourceBusy => {
-            Err(ApplyError::InUse(format!("one of its partitions is open ({})", with_causes(&error))))
+            Err(ApplyError::InUse(format!("a partition of the disk is open ({})", with_causes(&error))))
         }
         // A kernel that reads no tables, or none from this device, has none to replace.
         _ => Ok(()),
@@ -292,7 +293,7 @@ pub(crate) fn recognise(disk: &dyn Disk, plan: &Plan) -> Result<Stack, ApplyErro
     if found == *planned {
         return Ok(stack);
     }
-    let why = "its partition table is not the one that the plan was made for: plan again";
+    let why = "its partition table differs from the one that the plan was made for; plan again";
     Err(ApplyError::OtherDisk(why.to_owned()))
 }
 
@@ -327,7 +328,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
     let refuse = |why: String| Err(ApplyError::OtherDisk(why));
     let (size, wanted) = (disk.len().get(), planned.size.get());
     if size != wanted {
-        return refuse(format!("the plan is for a disk of {wanted} bytes, but this one has {size}"));
+        return refuse(format!("the plan is for a disk of {wanted} bytes, but this disk has {size}"));
     }
     if let Some(sector) = identity.sector.filter(|sector| *sector != block) {
         return refuse(format!("the plan uses {block}-byte sectors, but the disk has {sector}-byte sectors"));
@@ -339,7 +340,7 @@ pub(crate) fn check_identity(disk: &dyn Disk, plan: &Plan) -> Result<(), ApplyEr
         serial.map_or_else(|| "without a serial number".to_owned(), |s| format!("with the serial number {s}"))
     };
     let (wanted, found) = (numbered(planned.serial.as_ref()), numbered(identity.serial.as_ref()));
-    refuse(format!("the plan is for a disk {wanted}; this is a disk {found}"))
+    refuse(format!("the plan is for a disk {wanted}, but this is a disk {found}"))
 }
 
 /// The fingerprint does not cover the contents of a disk without a table.
@@ -416,6 +417,6 @@ fn check_converted(plan: &Plan, stack: &Stack) -> Result<(), ApplyError> {
     if stack.partitions.len() == plan.table.partitions.len() && stack.partitions.iter().all(is_same) {
         return Ok(());
     }
-    let why = "the partitions to convert are not those on the disk".to_owned();
+    let why = "the partitions to convert differ from those on the disk".to_owned();
     Err(PlanError::Invalid(why).into())
 }

@@ -154,7 +154,7 @@ impl BackupFile {
             if sum_without(disk, *at, Some(*structure), steps)? != *sum {
                 let (start, what) = (at.start(), structure.name());
                 return Err(ApplyError::OtherDisk(format!(
-                    "byte {start} ({what}) has changed since straddle wrote it: the table was changed, or \
+                    "byte {start} ({what}) has changed since straddle wrote it, so the table was changed or \
                      this is another disk"
                 )));
             }
@@ -181,8 +181,8 @@ impl BackupFile {
             if let Some(index) = units.position(|(now, (old, new))| now != old && now != new) {
                 let byte = at.saturating_add((index * UNIT) as u64);
                 return Err(other(format!(
-                    "byte {byte} ({what}) matches neither the backup nor the data that was written: it has \
-                     been changed since then"
+                    "byte {byte} ({what}) matches neither the backup nor the data that was written, so it \
+                     was changed later"
                 )));
             }
             undoing.push(Step::Write { at: *at, old: found, new: old.clone(), what: what.clone() });

@@ -57,9 +57,9 @@ impl fmt::Display for Ended {
         f.write_str(match self {
             Self::AlreadyDone => "the partitions have been moved; --at-boot=cancel removes the hook",
             Self::Complete { is_resumed: false, .. } => "the move is complete",
-            Self::Complete { is_resumed: true, .. } => "the move is complete, after an interruption",
+            Self::Complete { is_resumed: true, .. } => "the move was interrupted and is now complete",
             Self::Back { .. } => "the old layout is restored",
-            Self::Paused => "interrupted at a safe point: the next boot will resume the move",
+            Self::Paused => "the move was interrupted at a safe point; the next boot will resume it",
         })?;
         match self {
             Self::Complete { unreadable, .. } | Self::Back { unreadable } if *unreadable > 0 => {
@@ -218,20 +218,23 @@ pub(crate) fn suspected(system: &System) -> Option<String> {
     let mut names = list("/sys/firmware/efi/efivars").map(|entry| entry.file_name());
     if names.any(|name| name.to_string_lossy().starts_with("HibernateLocation-")) {
         let what = "the firmware has a record of a hibernated system";
-        return Some(format!("{what}: resume it and shut it down, or {HELP}"));
+        return Some(format!("{what}; resume that system and shut it down, or {HELP}"));
     }
     if setting("resume_offset").is_some() {
-        return Some(format!("a hibernated system may be in a swap file: {HELP}"));
+        return Some(format!("a swap file may hold a hibernated system; if it does not, {HELP}"));
     }
     let mut devices = list("/sys/class/block").map(|entry| Path::new("/dev").join(entry.file_name()));
     if let Some(device) = devices.find(|device| is_suspended(&system.path(device)) == Some(true)) {
-        return Some(format!("{} holds a hibernated system: resume it and shut it down", device.display()));
+        return Some(format!(
+            "{} holds a hibernated system; resume that system and shut it down",
+            device.display()
+        ));
     }
     let device = setting("resume").filter(|device| device != "none")?;
     if path_of(system, &device).is_some_and(|path| is_suspended(&path).is_some()) {
         return None;
     }
-    Some(format!("a hibernated system may be in {device}, which cannot be read yet: {HELP}"))
+    Some(format!("{device}, which cannot be read yet, may hold a hibernated system; if it does not, {HELP}"))
 }
 
 fn setting<'l>(line: &'l str, name: &str) -> Option<&'l str> {

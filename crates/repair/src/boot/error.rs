@@ -16,7 +16,7 @@ use straddle_device::ReadError;
 pub enum BootError {
     #[error("cannot move at boot: {0}")]
     Blocked(String),
-    #[error("{}: exists, and was not written by straddle", .0.display())]
+    #[error("{}: already exists, and was not written by straddle", .0.display())]
     Foreign(PathBuf),
     #[error("{}: cannot {what}", path.display())]
     File { path: PathBuf, what: &'static str, source: io::Error },
@@ -28,10 +28,10 @@ pub enum BootError {
     Removed(#[source] Box<Self>),
     #[error(
         "'{command}' failed, even without the move. The current initramfs would still move the partitions at \
-         boot. Repair its generator, then cancel the move with --at-boot=cancel"
+         boot. Repair the program that generates it, then cancel the move with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
-    #[error("a move of {} is already prepared: cancel it first (--at-boot=cancel)", .0.display())]
+    #[error("a move of {} is already prepared; first cancel that move (--at-boot=cancel)", .0.display())]
     AnotherDisk(PathBuf),
     #[error("no move is prepared")]
     NotPrepared,
@@ -55,9 +55,9 @@ pub enum BootError {
     Unfinished(#[source] Box<Self>),
     #[error("the move ended with an error")]
     EndedBadly(#[source] Box<Self>),
-    #[error("the kernel does not list the table's partitions")]
+    #[error("the kernel does not list the partitions of the table")]
     NotListed,
-    #[error("cannot reboot: switch the machine off and on")]
+    #[error("cannot reboot; switch the machine off and on")]
     NoRestart(#[source] io::Error),
 }
 

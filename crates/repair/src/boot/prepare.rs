@@ -100,17 +100,17 @@ fn check_start(realign: &Realign, present: &Present, sys: &Directory) -> Result<
     for (number, reference) in &realign.references {
         let what = match reference {
             Reference::ActivePartition if starts_grub(medium)? => continue,
-            Reference::ActivePartition => "the disk's boot code starts it",
+            Reference::ActivePartition => "the boot code of the disk boots from that partition",
             Reference::Grub { .. } | Reference::GrubElsewhere | Reference::BiosBoot => {
-                "it holds GRUB's core image"
+                "that partition holds GRUB's core image"
             }
-            Reference::Lilo => "LILO reads kernels by their sector numbers",
-            Reference::Syslinux { .. } => "it holds SYSLINUX",
-            Reference::EfiBootEntries => "the firmware reads the boot loader from it",
+            Reference::Lilo => "LILO reads the kernels in that partition by their sector numbers",
+            Reference::Syslinux { .. } => "that partition holds SYSLINUX",
+            Reference::EfiBootEntries => "the firmware reads the boot loader from that partition",
             _ => continue,
         };
         return Err(blocked(format!(
-            "partition {number}: {what}, so the machine cannot boot during the move: {ELSEWHERE}"
+            "the machine could not boot during the move of partition {number}, because {what}; {ELSEWHERE}"
         )));
     }
     check_boot_files(sys, &moving(realign))
@@ -141,7 +141,7 @@ fn check_boot_files(disk: &Directory, moving: &[u32]) -> Result<(), BootError> {
         let holds = |device: &Option<String>| device.as_ref().is_none_or(|device| below.contains(device));
         if let Some((number, _)) = listed.iter().find(|(_, device)| holds(device)) {
             return Err(blocked(format!(
-                "{name} is in partition {number}, which the boot loader cannot read during the move: \
+                "{name} is in partition {number}, which the boot loader cannot read during the move; \
                  {ELSEWHERE}, or move /boot to an aligned partition"
             )));
         }

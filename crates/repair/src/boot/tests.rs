@@ -272,7 +272,7 @@ fn the_next_start_resumes() {
         assert_eq!(machine.start(steps).unwrap(), Ended::Paused);
         // The marker stands alone in the table.
         assert_eq!(fs::read(machine.disk()).unwrap()[450], 0x7F);
-        assert!(machine.last().contains("the next boot will resume the move"), "{}", machine.last());
+        assert!(machine.last().contains("the next boot will resume it"), "{}", machine.last());
         let resumed = machine.start(FOREVER).unwrap();
         assert_eq!(resumed, Ended::Complete { is_resumed: true, unreadable: 0 });
         assert_eq!(machine.start_of_partition(), 2048);

@@ -15,52 +15,52 @@ use crate::realign::MoveError;
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum CopyError {
-    #[error("cannot be copied: {0}")]
+    #[error("the disk cannot be copied: {0}")]
     Source(String),
-    #[error("not empty: it holds {}; --wipe allows overwriting this", .0.join(", "))]
+    #[error("the disk is not empty, but holds {}; to allow overwriting this, use --wipe", .0.join(", "))]
     NotEmpty(Vec<String>),
     #[error(
-        "nothing was written: the copy would overwrite byte {at}, which is not zero and may be data; to \
-         allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
+        "nothing was written, because the copy would overwrite byte {at}, which is not zero and may be data; \
+         to allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     NotZero { at: ByteOffset },
     #[error(
-        "nothing was written: the copy would overwrite byte {at}, which cannot be read and may be data; to \
-         allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
+        "nothing was written, because the copy would overwrite byte {at}, which cannot be read and may be \
+         data; to allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     Unknown { at: ByteOffset, source: ReadError },
-    #[error("too small: {needed} bytes are needed, but it has only {}", .size.get())]
+    #[error("the disk is too small; the copy needs {needed} bytes, but the disk has only {}", .size.get())]
     TooSmall { needed: u64, size: ByteCount },
     #[error(
         "partition {number} does not fit at its full size, and holds data after the recorded end of its \
          contents. To copy that data too, use a larger disk; to omit it, use --wipe"
     )]
     Unclaimed { number: u32 },
-    #[error("its partitions end past 2^64 bytes")]
+    #[error("the partitions would end beyond byte 2^64")]
     TooLarge,
     #[error("the copy plan cannot be used: {0}")]
     Invalid(String),
-    #[error("nothing was written: {0}")]
+    #[error("nothing was written, because {0}")]
     OtherSource(String),
     #[error(
-        "{}: it is in use or was written to during the copy, so the new disk has no table. When nothing \
+        "{}: the source was in use or written to during the copy, so the new disk has no table. When nothing \
          writes to the source any more, run the same command again",
         .0.display()
     )]
     SourceWritten(PathBuf),
     #[error(
-        "the list of unreadable areas cannot be saved, so the new disk has no table: run the same command \
+        "the list of unreadable areas cannot be saved, so the new disk has no table; run the same command \
          again"
     )]
     List(#[source] io::Error),
     #[error(
-        "nothing was written: the copy is already complete. To repeat it, plan again with 'straddle realign \
-         SOURCE --to DISK --wipe'"
+        "nothing was written, because the copy is already complete. To repeat it, plan again with 'straddle \
+         realign SOURCE --to DISK --wipe'"
     )]
     Finished,
-    #[error("its contents have changed since the plan was made; nothing was written. Plan again")]
+    #[error("nothing was written, because the contents have changed since the plan was made; plan again")]
     Changed,
-    #[error("this is the source of the copy; nothing was written. Choose another disk")]
+    #[error("nothing was written, because this is the source of the copy; choose another disk")]
     Itself,
     #[error(transparent)]
     Table(#[from] PlanError),
@@ -68,17 +68,17 @@ pub enum CopyError {
     Apply(#[from] ApplyError),
     #[error(transparent)]
     Record(#[from] MoveError),
-    #[error("cannot read")]
+    #[error("cannot read the source or the new disk")]
     Read(#[from] ReadError),
     #[error("byte {at} of the source cannot be read; --skip-bad continues without it")]
     Unreadable { at: ByteOffset, source: ReadError },
-    #[error("cannot write byte {at}; the copy is unfinished: run the same command again")]
+    #[error("cannot write byte {at}, so the copy is unfinished; run the same command again")]
     Write { at: ByteOffset, source: io::Error },
-    #[error("cannot flush the disk; the copy is unfinished: run the same command again")]
+    #[error("cannot flush the disk, so the copy is unfinished; run the same command again")]
     Flush { source: io::Error },
-    #[error("{len} bytes at byte {at} differ when read back: do not trust this disk")]
+    #[error("{len} bytes at byte {at} differ when read back; do not trust this disk")]
     Differs { at: ByteOffset, len: u64 },
-    #[error("the new table differs when read back ({0}): do not trust this disk")]
+    #[error("the new table differs when read back ({0}); do not trust this disk")]
     OtherTable(String),
 }
 

@@ -65,16 +65,16 @@ impl Gap {
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let unlisted = self.unlisted.iter().map(|at| {
             format!(
-                "data from byte {at} on is not copied, because it is outside all partitions (perhaps it is \
-                 from a deleted one)"
+                "data from byte {at} on is not copied, because it is outside all partitions (perhaps from a \
+                 deleted partition)"
             )
         });
         let left = self.left.iter().map(|at| match at.get() {
-            0 => "the boot code in the first sector is not copied: install the boot loader on the new disk"
+            0 => "the boot code in the first sector is not copied; install the boot loader on the new disk"
                 .to_owned(),
             _ => format!(
                 "data before the first partition, from byte {at} on, is not copied, because the new disk has \
-                 its table or a partition there: install the boot loader on the new disk"
+                 its table or a partition at this position; install the boot loader on the new disk"
             ),
         });
         left.chain(unlisted)

@@ -128,9 +128,9 @@ impl Copy {
     }
 
     fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
-        let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}: plan again")));
+        let refuse = |why: &str| Err(CopyError::OtherSource(format!("the source {why}; plan again")));
         if source.medium().len() != self.source.size {
-            return refuse("does not have the size recorded in the plan");
+            return refuse("does not have the size that the plan records");
         }
         let block = self.source.sector;
         let stack = read_stack(source.medium(), Some(block), None)?;
@@ -144,7 +144,7 @@ impl Copy {
 
     /// Checks that the contents fit in what is copied of their partitions, and references against the plan.
     fn check_contents(&self, source: &Source<'_>) -> Result<(), CopyError> {
-        let refuse = |why: String| Err(CopyError::OtherSource(format!("{why}: plan again")));
+        let refuse = |why: String| Err(CopyError::OtherSource(format!("{why}; plan again")));
         let medium = source.medium();
         let stack = read_all(medium, Some(self.source.sector), None)?;
         if let Some(number) = hibernated(&stack) {

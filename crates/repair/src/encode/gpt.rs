@@ -91,7 +91,9 @@ impl CurrentGpt {
     fn in_blocks_of(mut self, block: u64) -> Result<Self, PlanError> {
         let len = ByteCount::new(block).in_memory();
         if usize::try_from(le32(&self.header, header::HEADER_SIZE)).is_ok_and(|size| size > len) {
-            return Err(PlanError::CannotConvert(format!("its header is larger than {block} bytes")));
+            return Err(PlanError::CannotConvert(format!(
+                "the header of the GPT is larger than {block} bytes"
+            )));
         }
         self.header.resize(len, 0);
         self.block = block;
@@ -180,7 +182,7 @@ impl CurrentGpt {
         put64(&mut bytes, header::FIRST_USABLE, plan.table.first_usable.get());
         put64(&mut bytes, header::LAST_USABLE, plan.table.last_usable.get());
         let guid = parse_guid(&plan.table.id)
-            .ok_or_else(|| PlanError::Invalid("its disk GUID is invalid".to_owned()))?;
+            .ok_or_else(|| PlanError::Invalid("the disk GUID is not valid".to_owned()))?;
         bytes[header::DISK_GUID..header::DISK_GUID + 16].copy_from_slice(&guid);
         put64(&mut bytes, header::ENTRIES_LBA, array_lba);
         put32(&mut bytes, header::ENTRIES_CRC, crc32fast::hash(&self.array));
@@ -228,7 +230,8 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
         && primary_array.saturating_add(table.array_blocks()) <= plan.table.first_usable.get()
         && backup_array > plan.table.last_usable.get();
     if !has_room {
-        let why = "its entry arrays overlap the usable space; --relocate-backup moves the backup to the end";
+        let why = "the entry arrays of the GPT overlap the usable space; to move the backup to the end of \
+                   the disk, use --relocate-backup";
         return Err(PlanError::Unchangeable(why.to_owned()));
     }
     table.patch(plan)?;

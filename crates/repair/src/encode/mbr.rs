@@ -69,7 +69,7 @@ fn blank(steps: &Steps<'_>) -> Vec<u8> {
 
 fn fill(bytes: &mut [u8], entry: &Entry, base: Lba) -> Result<(), PlanError> {
     let id = u8::from_str_radix(&entry.kind, 16)
-        .map_err(|_| PlanError::Invalid(format!("partition {}: its type is invalid", entry.number)))?;
+        .map_err(|_| PlanError::Invalid(format!("the type of partition {} is not valid", entry.number)))?;
     fill_with(bytes, if entry.bootable { ACTIVE } else { 0 }, id, (entry.start, entry.sectors), base)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn encode(plan: &Plan, stack: &Stack, steps: &mut Steps<'_>) -> Resul
             mbr[..ENTRIES_AT].fill(0);
         }
         let id = u32::from_str_radix(&plan.table.id, 16);
-        let id = id.map_err(|_| PlanError::Invalid("its disk identifier is invalid".to_owned()))?;
+        let id = id.map_err(|_| PlanError::Invalid("the disk identifier is not valid".to_owned()))?;
         mbr[DISK_ID_AT..DISK_ID_AT + 4].copy_from_slice(&id.to_le_bytes());
         mbr[ENTRIES_AT..SIGNATURE_AT].fill(0);
         mbr[SIGNATURE_AT..SIGNATURE_AT + 2].copy_from_slice(SIGNATURE);
@@ -180,7 +180,7 @@ fn read_chain(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<Chain, Pl
     let kept = plan.table.extended().filter(|entry| entry.change != Change::New && !plan.fresh);
     let Some(extended) = kept else { return Ok(chain) };
     debug_assert_eq!(stack.kind, TableKind::Mbr);
-    let odd = |why: &str| Err(PlanError::Unchangeable(format!("its chain of logical partitions {why}")));
+    let odd = |why: &str| Err(PlanError::Unchangeable(format!("the chain of logical partitions {why}")));
     let first = match extended.change {
         Change::Moved { from, .. } => from,
         _ => extended.start,
@@ -219,7 +219,7 @@ fn converted_chain(
     let cannot = |why: &str| PlanError::CannotConvert(why.to_owned());
     let logical = plan.table.logical();
     if logical.first().is_some_and(|(ebr, _)| *ebr != extended.start) {
-        return Err(cannot("its first extended boot record is not at the start of the extended partition"));
+        return Err(cannot("the first extended boot record is not at the start of the extended partition"));
     }
     for (index, (ebr, entry)) in logical.iter().enumerate() {
         let present = stack.partitions.iter().find(|partition| partition.number == entry.number);
@@ -228,7 +228,7 @@ fn converted_chain(
         };
         let mut record = steps.read(was.byte(former).get(), SECTOR_BYTES as u64)?;
         if !is_used(&record, 0) || is_link(&record, 0) || is_used(&record, 2) || is_used(&record, 3) {
-            return Err(cannot("its chain of logical partitions has entries in unusual positions"));
+            return Err(cannot("the chain of logical partitions has entries in unusual positions"));
         }
         record.resize(ByteCount::new(steps.block).in_memory(), 0);
         replace(&mut record[slot(0)], entry, *ebr)?;
@@ -331,7 +331,7 @@ fn commit(old: &Chain, new: &Chain, mbr: &[u8], steps: &mut Steps<'_>) -> Result
 /// in its link. They are written while the table does not list their container ([`crate::realign`]).
 fn moved_chains(plan: &Plan, stack: &Stack, steps: &Steps<'_>) -> Result<(Chain, Chain), PlanError> {
     let old = read_chain(plan, stack, steps)?;
-    let missing = || PlanError::Unchangeable("its chain of logical partitions has gaps".to_owned());
+    let missing = || PlanError::Unchangeable("the chain of logical partitions has gaps".to_owned());
     let extended = plan.table.extended().ok_or_else(missing)?;
     let logical = plan.table.logical();
     let follower = |index: usize| logical.get(index).map(|(next, entry)| (*next, Some(*entry)));

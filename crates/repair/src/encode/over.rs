@@ -45,8 +45,8 @@ pub(super) fn check(
     }
     if plan.table.partitions.iter().any(Entry::is_moved) {
         let why = format!(
-            "the table would overwrite other data at byte {at}, perhaps a boot loader; straddle plan \
-             --repair --wipe allows this"
+            "the table would overwrite other data at byte {at}, perhaps a boot loader; to allow this, use \
+             'straddle plan --repair --wipe'"
         );
         return Err(PlanError::Unchangeable(why));
     }

@@ -27,7 +27,7 @@ impl Draft<'_> {
         let changes = !request.parts.is_empty() || !request.delete.is_empty() || !request.grow.is_empty();
         if changes || request.table.is_some() || request.repair || request.relocate_backup || request.wipe {
             return Err(PlanError::Contradiction(
-                "a conversion cannot be combined with other changes: plan them afterwards".to_owned(),
+                "a conversion cannot be combined with other changes; plan those afterwards".to_owned(),
             ));
         }
         let (stack, block) = (self.situation.stack, self.block());
@@ -38,13 +38,13 @@ impl Draft<'_> {
             TableKind::Gpt => self.converted_gpt(stack),
             TableKind::Mbr => self.converted_mbr(stack),
             TableKind::HybridMbr => {
-                Err(cannot("its MBR also lists partitions (a hybrid MBR): remove them first".to_owned()))
+                Err(cannot("the MBR also lists partitions (a hybrid MBR); first remove them".to_owned()))
             }
             _ => Err(no_table(&stack.kind)),
         };
         match (table, notes) {
             (Err(PlanError::CannotConvert(one)), Err(PlanError::CannotConvert(other))) => {
-                Err(cannot(format!("{one}; also, {other}")))
+                Err(cannot(format!("{one}; in addition, {other}")))
             }
             (Ok(table), Ok(notes)) => {
                 self.notes.extend(notes);
@@ -132,8 +132,8 @@ impl Draft<'_> {
         {
             let reach = ByteCount::new(mbr::LBAS.saturating_mul(new.get()));
             return Err(cannot(format!(
-                "partition {} starts past or is larger than the {reach} that an MBR can address in \
-                 {new}-byte sectors{}",
+                "partition {} starts beyond the {reach} that an MBR can address in {new}-byte sectors, or is \
+                 larger than that{}",
                 far.number,
                 as_gpt(&partitions)
             )));
@@ -161,7 +161,8 @@ fn as_gpt(partitions: &[Entry]) -> String {
     in_order.sort_by_key(|entry| entry.start);
     let parts: String = in_order.into_iter().map(part).collect();
     format!(
-        "; a GPT can list it at the same position: straddle plan DISK --table gpt --allow-misaligned{parts}"
+        "; a GPT can list the partition at the same position: straddle plan DISK --table gpt \
+         --allow-misaligned{parts}"
     )
 }
 
@@ -170,13 +171,14 @@ fn check_sizes(stack: &Stack, new: BlockSize) -> Result<(), PlanError> {
     if old == new {
         let other = if new == BlockSize::B512 { BlockSize::B4096 } else { BlockSize::B512 };
         return Err(cannot(format!(
-            "it already seems to use {new}-byte sectors; if it does not, use --logical {other}"
+            "the table already seems to use {new}-byte sectors; if it does not, use --logical {other}"
         )));
     }
     for size in [old, new] {
         if size != BlockSize::B512 && size != BlockSize::B4096 {
             return Err(cannot(format!(
-                "only tables in 512-byte or 4096-byte sectors can be converted, not in {size}-byte ones"
+                "only a table in 512-byte or 4096-byte sectors can be converted, not one in {size}-byte \
+                 sectors"
             )));
         }
     }
@@ -188,7 +190,7 @@ fn converted(partition: &Partition, new: BlockSize) -> Result<Entry, PlanError> 
     let (start, end) = (partition.span.start(), partition.span.end());
     let exact = |what: &str, at: ByteOffset| {
         Lba::from_bytes_exact(at, new).ok_or_else(|| {
-            cannot(format!("partition {number} {what} at byte {at}, which is not a multiple of {new}"))
+            cannot(format!("partition {number} {what} at byte {at}, which is not a multiple of {new} bytes"))
         })
     };
     let (first, end) = (exact("starts", start)?, exact("ends", end)?);

@@ -22,7 +22,7 @@ impl Draft<'_> {
         }
         if request.disk_id.is_some() {
             return Err(PlanError::Contradiction(
-                "the disk identifier can be set only in a new table: use --table".to_owned(),
+                "the disk identifier can be set only in a new table; use --table".to_owned(),
             ));
         }
         check_percents(&request.parts)?;
@@ -109,7 +109,7 @@ impl Draft<'_> {
         }
         if stack.block != self.block() {
             return unchangeable(format!(
-                "it uses {}-byte sectors, but the disk has {}-byte ones (--convert-table)",
+                "the table uses {}-byte sectors, but the disk has {}-byte ones (--convert-table)",
                 stack.block,
                 self.block()
             ));
@@ -120,7 +120,8 @@ impl Draft<'_> {
                 // The MBR is what counts, and the GPT beside it stays.
                 (Damage::Protection, _) if format == Format::Mbr => {
                     self.notes.push(
-                        "the intact GPT beside this MBR is kept: sgdisk will ask which one to use".to_owned(),
+                        "the intact GPT beside this MBR is kept, so sgdisk will ask which table to use"
+                            .to_owned(),
                     );
                 }
                 (Damage::Protection, _) if self.request.repair => {}
@@ -163,7 +164,7 @@ impl Draft<'_> {
         let index = index.ok_or(PlanError::NoSuchPartition(number))?;
         let entry = &table.partitions[index];
         let cannot = |why: String| PlanError::CannotGrow { number, why };
-        let span = span_of(entry, block).ok_or_else(|| cannot("its end is past 2^64 bytes".to_owned()))?;
+        let span = span_of(entry, block).ok_or_else(|| cannot("its end is beyond byte 2^64".to_owned()))?;
         let space = self.space_of(table, entry.slot);
         let obstacles = self.obstacles(table, entry.slot);
         let begins = obstacles.iter().filter(|o| o.end() > span.end()).map(|o| o.start().max(span.end()));
@@ -191,17 +192,25 @@ impl Draft<'_> {
             let hint = self.behind_backup(table, limit)?.unwrap_or_default();
             return Err(cannot(match size {
                 Some(size) => {
-                    format!("it already has {} bytes, and {} are requested", span.len().get(), size.get())
+                    format!(
+                        "the partition already has {} bytes, and {} are requested",
+                        span.len().get(),
+                        size.get()
+                    )
                 }
-                None if free == ByteCount::ZERO => format!("there is no unallocated space after it{hint}"),
-                None => format!("there is no boundary in the {} free bytes after it{hint}", free.get()),
+                None if free == ByteCount::ZERO => {
+                    format!("there is no unallocated space after the partition{hint}")
+                }
+                None => {
+                    format!("there is no boundary in the {} free bytes after the partition{hint}", free.get())
+                }
             }));
         }
         let entry = &mut table.partitions[index];
         let got = end.since(span.start());
         if let Some(recorded) = self.situation.stack.needed(number).filter(|recorded| got < *recorded) {
             return Err(cannot(format!(
-                "its contents record a size of {} bytes, but the partition would have {}",
+                "the contents record a size of {} bytes, but the partition would have only {}",
                 recorded.get(),
                 got.get()
             )));
@@ -209,7 +218,7 @@ impl Draft<'_> {
         entry.change = Change::Grown { from: entry.sectors };
         entry.sectors = Lba::containing(end, block).since(entry.start);
         let leaves = if behind.is_empty() { "" } else { ", which leaves room for the added partitions" };
-        entry.why.push(format!("it keeps its start and ends at byte {end}{leaves}"));
+        entry.why.push(format!("the partition keeps its start and ends at byte {end}{leaves}"));
         Ok(())
     }
 
@@ -226,8 +235,8 @@ impl Draft<'_> {
         let more = last.since(table.last_usable).to_bytes(block).filter(|more| *more != ByteCount::ZERO);
         Ok(more.map(|more| {
             format!(
-                "; the backup GPT is in the way: --relocate-backup moves it to the end of the disk, which \
-                 makes another {more} usable"
+                "; the backup GPT is in the way, and --relocate-backup would move it to the end of the disk, \
+                 which makes another {more} usable"
             )
         }))
     }

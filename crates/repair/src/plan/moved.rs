@@ -37,13 +37,11 @@ impl<'a> Base<'a> {
         let unchangeable = |why: &str| Err(PlanError::Unchangeable(why.to_owned()));
         if stack.kind == TableKind::HybridMbr {
             return unchangeable(
-                "it is a hybrid MBR, whose two lists of partitions cannot be changed at the same time",
+                "a hybrid MBR has two lists of partitions, which cannot be changed at the same time",
             );
         }
         if stack.is_hybrid_iso() {
-            return unchangeable(
-                "it belongs to a hybrid ISO 9660 image, whose file system covers its partitions",
-            );
+            return unchangeable("the file system of this hybrid ISO 9660 image covers its partitions");
         }
         named_harm(situation, request)?;
         let grain = Grain::of(situation.topology, situation.size(), situation.block(), request.grain);

@@ -114,7 +114,7 @@ impl Draft<'_> {
     pub(super) fn check_part(&self, part: &Part, format: Format) -> Result<(), PlanError> {
         if part.logical && format == Format::Gpt {
             return Err(PlanError::Contradiction(
-                "a GPT has no logical partitions: omit role=logical".to_owned(),
+                "a GPT has no logical partitions; omit role=logical".to_owned(),
             ));
         }
         if part.size == Size::Bytes(ByteCount::ZERO) || part.size == Size::Sectors(0) {
@@ -250,7 +250,7 @@ impl Draft<'_> {
             let mut why = vec![format!("byte {start} (LBA {lba}) was requested")];
             if !grain.is_aligned(start) {
                 let past = grain.past(start).get();
-                why.push(format!("it is {past} bytes past a boundary, as --allow-misaligned permits"));
+                why.push(format!("the start is {past} bytes past a boundary, as --allow-misaligned permits"));
             }
             return why;
         }
@@ -307,7 +307,8 @@ impl Draft<'_> {
 
 pub(super) fn extended_entry(number: u32, start: Lba, sectors: LbaCount, kind: Option<u8>) -> Entry {
     let kind = mbr_text(kind.unwrap_or(EXTENDED));
-    let why = "it holds only one-sector records, so alignment does not matter".to_owned();
+    let why =
+        "the extended partition holds only one-sector records, so its alignment does not matter".to_owned();
     Entry { why: vec![why], ..Entry::new(number, start, sectors, Slot::Extended, kind) }
 }
 
@@ -318,7 +319,9 @@ pub(super) fn check_percents(parts: &[Part]) -> Result<(), PlanError> {
     let percent = |part: &Part| if let Size::Percent(percent) = part.size { u64::from(percent) } else { 0 };
     match parts.iter().map(percent).sum::<u64>() {
         0..=100 => Ok(()),
-        sum => Err(PlanError::Contradiction(format!("the percentages add up to {sum} %"))),
+        sum => Err(PlanError::Contradiction(format!(
+            "the percentages add up to {sum} %, which is more than 100 %"
+        ))),
     }
 }
 

@@ -287,7 +287,10 @@ impl Table {
             return Err(invalid("its usable space is larger than the disk, or its table is too large"));
         }
         if (self.format == Format::Gpt) == (self.entries == 0) {
-            return Err(invalid(format!("a {} has no array of {} entries", self.format, self.entries)));
+            return Err(invalid(format!(
+                "a {} cannot have an array of {} entries",
+                self.format, self.entries
+            )));
         }
         let mut numbers = BTreeSet::new();
         let mut occupied: Vec<(u64, u64, u32)> = Vec::new();
@@ -298,7 +301,7 @@ impl Table {
             }
             let end = entry.end().get();
             if end > blocks {
-                return Err(invalid(format!("partition {} ends past the disk", entry.number)));
+                return Err(invalid(format!("partition {} ends past the end of the disk", entry.number)));
             }
             match entry.slot {
                 Slot::Primary => occupied.push((entry.start.get(), end, entry.number)),
@@ -315,7 +318,7 @@ impl Table {
             return Err(invalid(format!("partitions {} and {} share sectors", pair[0].2, pair[1].2)));
         }
         if self.partitions.iter().filter(|entry| entry.slot == Slot::Extended).count() > 1 {
-            return Err(invalid("it has two extended partitions"));
+            return Err(invalid("it has more than one extended partition"));
         }
         let Some(extended) = self.extended() else { return Ok(()) };
         let (start, end) = (extended.start.get(), extended.end().get());
@@ -362,7 +365,7 @@ impl Entry {
         self.validate_place(table, block)?;
         let is_gpt = table.format == Format::Gpt;
         if is_gpt && self.uuid.as_deref().and_then(parse_guid).is_none() {
-            return Err(invalid(format!("the UUID of partition {number} is invalid")));
+            return Err(invalid(format!("the UUID of partition {number} is not valid")));
         }
         let is_plain = self.name.is_empty() && self.attributes == 0 && self.uuid.is_none();
         let why = if !is_gpt && !is_plain {
@@ -386,7 +389,7 @@ impl Entry {
         }
         if table.format == Format::Mbr && (self.start.get() >= mbr::LBAS || self.sectors.get() >= mbr::LBAS) {
             return Err(invalid(format!(
-                "the position or size of partition {number} needs more than 32 bits: use a GPT"
+                "the position or size of partition {number} needs more than 32 bits; use a GPT"
             )));
         }
         Ok(())

@@ -140,9 +140,9 @@ impl Realign {
             let differs = |what| MoveError::Partition { number, what };
             let found = partition.zip(self.plan.span(entry));
             let (partition, span) =
-                found.ok_or_else(|| differs("its start has changed since the plan was made: plan again"))?;
+                found.ok_or_else(|| differs("its start has changed since the plan was made; plan again"))?;
             if refer::used(partition, block) > span.len() {
-                return Err(differs("its used area has changed since the plan was made: plan again"));
+                return Err(differs("its used area has changed since the plan was made; plan again"));
             }
             let anchor = chosen::anchor(partition, self.plan.grain, block);
             // The grain of the plan may be coarser than the one that chose what is aligned.
@@ -150,14 +150,14 @@ impl Realign {
                 && anchor.is_none_or(|anchor| anchor.offset != self.anchor(number))
             {
                 return Err(differs(
-                    "the position of the data in it has changed since the plan was made: plan again",
+                    "the position of its data has changed since the plan was made; plan again",
                 ));
             }
             let found = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
             let known = self.references.iter().filter(|(of, _)| *of == number).map(|(_, what)| what);
             if !found.iter().eq(known) {
                 return Err(differs(
-                    "its boot sector or boot loader has changed since the plan was made: plan again",
+                    "its boot sector or boot loader has changed since the plan was made; plan again",
                 ));
             }
             for reference in &found {
@@ -173,7 +173,7 @@ impl Realign {
     }
 }
 
-pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old position: first \
+pub(crate) const ASLEEP: &str = "it holds a hibernated system, which would write to the old position; first \
                                  start that system and shut it down (Windows: shutdown /s /f /t 0, or \
                                  powercfg /h off)";
 
@@ -182,11 +182,12 @@ pub(crate) fn obstacle(reference: &Reference) -> Option<&'static str> {
     match reference {
         Reference::Hibernation => Some(ASLEEP),
         Reference::BiosBoot => Some(
-            "GRUB's boot code lists the sectors of its core image in this partition: do not move it, or \
-             reinstall GRUB",
+            "GRUB's boot code lists the sectors of its core image in this partition; do not move the \
+             partition, or reinstall GRUB",
         ),
         Reference::GrubElsewhere => Some(
-            "GRUB's boot code lists its sectors in an unsupported form: first reinstall GRUB on the disk",
+            "GRUB's boot code lists sectors of this partition in an unsupported form; first reinstall GRUB \
+             on the disk",
         ),
         Reference::Syslinux { correct: None, .. } | Reference::BootSector { correct: None, .. } => {
             Some("its boot sector cannot hold the new start")
@@ -413,7 +414,7 @@ impl<'a> Run<'a> {
 }
 
 fn changed_meanwhile() -> RelocateError {
-    RelocateError::damaged("its state has changed in the meantime")
+    RelocateError::damaged("the state of the journal changed while it was being read")
 }
 
 pub(super) fn with_disks<T>(

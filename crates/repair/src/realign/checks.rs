@@ -24,12 +24,12 @@ use crate::fingerprint::bytes_at;
 use crate::foresee::After;
 use crate::relocate::{Move, State, Whereabouts, is_latest};
 
-const OLDER: &str = "the data has been moved or changed since this copy of the journal was made: use the \
-                     latest copy. If this is the latest, --restore-table FILE resumes the move";
+const OLDER: &str = "data was moved or changed after this copy of the journal was made; use the latest copy. \
+                     If this is the latest copy, resume the move with --restore-table FILE";
 
 const COMPLETE: &str = "the new table is already active, so the move is complete, and this is an older copy \
-                        of its journal. But if another program wrote that table, --restore-table FILE \
-                        resumes the move";
+                        of its journal. But if another program wrote that table, resume the move with \
+                        --restore-table FILE";
 
 impl Run<'_> {
     /// Checks the table and the data against the journal, and restores sectors of the table that a power cut

@@ -18,7 +18,7 @@ use crate::guid::Seed;
 use crate::plan::{Base, Entry, Situation, Slot, span_of};
 use crate::request::Request;
 
-const ALIGNED_INSIDE: &str = "its contents are aligned there";
+const ALIGNED_INSIDE: &str = "its contents are aligned at their present position";
 
 pub(super) struct Chosen {
     pub(super) entry: Entry,
@@ -82,7 +82,7 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
         let mut stays = |why: &str| sorted.stays.push((*number, why.to_owned()));
         if one.grain(grain).is_aligned(at) {
             if *verdict == OfStart::Moves {
-                stays("no start on this disk is on such a boundary");
+                stays("the disk has no start that is on all boundaries");
             } else if !grain.is_aligned(at) {
                 stays(ALIGNED_INSIDE);
             }
@@ -102,10 +102,10 @@ fn sorted(base: &Base<'_>, wanted: &Wanted, grain: Boundary) -> Sorted {
             OfStart::OnBoundary(_) if one.anchor.is_some() => stays(ALIGNED_INSIDE),
             OfStart::OnBoundary(_) => {
                 let physical = situation.topology.physical.value().get();
-                let why = format!("its start is aligned for this drive's {physical}-byte sectors");
+                let why = format!("its start is aligned to the drive's {physical}-byte sectors");
                 let is_small = physical < USUAL_PHYSICAL.get();
                 stays(&if is_small {
-                    why + "; if the drive hides larger ones, use --assume 512e"
+                    why + "; if the drive hides larger sectors, use --assume 512e"
                 } else {
                     why
                 });
@@ -145,7 +145,7 @@ pub(super) fn chosen(
         let one = one(base, entry, start, grain);
         let grain = one.grain(grain);
         if let Some(start) = start.filter(|start| !grain.is_aligned(*start)) {
-            let why = format!("it is {} bytes past a boundary", grain.past(start).get());
+            let why = format!("the start is {} bytes past a boundary", grain.past(start).get());
             return Err(RealignError::Start { number, start, why });
         }
         found.push(one);
@@ -161,10 +161,10 @@ fn unnamed(base: &mut Base<'_>, wanted: &Wanted, grain: Boundary) -> Result<Vec<
         if moves.is_empty() {
             return Err(RealignError::Inside { number, what, way });
         }
-        base.notes.push(format!("partition {number} starts on a boundary, but its {what} does not: {way}"));
+        base.notes.push(format!("partition {number} starts on a boundary, but its {what} does not; {way}"));
     }
     for (number, why) in stays {
-        base.notes.push(format!("partition {number} is not moved: {why}"));
+        base.notes.push(format!("partition {number} is not moved, because {why}"));
     }
     Ok(moves)
 }
@@ -232,7 +232,7 @@ fn is_through(layer: &Layer) -> bool {
 fn way(layer: &Layer) -> Option<String> {
     match &layer.facts {
         Facts::Pv(_) => Some(
-            "create another physical volume with pvcreate --dataalignment 1m, and move the extents there \
+            "create another physical volume with pvcreate --dataalignment 1m, and move the extents to it \
              (vgextend, pvmove, vgreduce)"
                 .to_owned(),
         ),

@@ -55,18 +55,18 @@ pub enum RealignError {
     #[error("no partition has to move")]
     Nothing,
     #[error(
-        "partition {number} starts on a boundary, but its {what} does not: {way}; to move the partition \
+        "partition {number} starts on a boundary, but its {what} does not; {way}; to move the partition \
          instead, use --partition {number}"
     )]
     Inside { number: u32, what: &'static str, way: String },
     #[error("there is no partition {0}")]
     NoSuchPartition(u32),
     #[error(
-        "there is no room for the extended boot record of logical partition {0}: do not move this partition \
-         or the logical ones before it"
+        "there is no room for the extended boot record of logical partition {0}; do not move this partition \
+         or the logical partitions before it"
     )]
     Logical(u32),
-    #[error("primary partition {0} would be among the logical partitions")]
+    #[error("primary partition {0} would be between logical partitions")]
     Mixed(u32),
     #[error("partition {0} is an extended partition, which has no data to align")]
     Container(u32),
@@ -80,21 +80,21 @@ pub enum RealignError {
     #[error("{} cannot be aligned: {} more bytes are needed", numbered(.numbers), .missing.get())]
     NoRoom { numbers: Vec<u32>, missing: ByteCount },
     #[error(
-        "partition {number} does not fit at an aligned start unless it is shortened, but it holds data past \
-         the end of its contents. To overwrite that data, use --wipe"
+        "partition {number} fits at an aligned start only if it is shortened, but it holds data past the \
+         recorded end of its contents. To overwrite that data, use --wipe"
     )]
     Unclaimed { number: u32 },
     #[error("partition {number}: {why}")]
     Immovable { number: u32, why: &'static str },
     #[error(
         "the move would overwrite data at byte {at}, which is outside all partitions (perhaps from a deleted \
-         partition, a boot loader or an earlier move); --wipe allows this"
+         partition, a boot loader or an earlier move); to allow this, use --wipe"
     )]
     Occupied { at: ByteOffset },
-    #[error("it is incomplete: {0}")]
+    #[error("the disk is incomplete: {0}")]
     CutShort(String),
     #[error(
-        "{} cannot be moved past each other: keep them in their current order",
+        "{} cannot be moved past each other; keep them in their current order",
         numbered(.numbers)
     )]
     Blocked { numbers: Vec<u32> },
@@ -151,13 +151,13 @@ pub enum Ending {
     #[error("no data was moved, and the old table is active")]
     NotMarked,
     #[error(
-        "all data was moved, and one copy of the new table is active; 'straddle plan --repair' writes the \
-         other one"
+        "all data was moved, and one copy of the new table is active; to write the other copy, use 'straddle \
+         plan --repair'"
     )]
     OneCopy,
     #[error(
-        "all data was moved and the new table was written, but perhaps not flushed: if a power cut destroys \
-         it, 'straddle resume' writes it again"
+        "all data was moved and the new table was written, but perhaps not flushed; if a power cut destroys \
+         the table, 'straddle resume' writes it again"
     )]
     Unsettled,
     #[error(
@@ -185,16 +185,16 @@ pub enum MoveError {
     Moves(#[from] RelocateError),
     #[error("cannot read the disk")]
     Read(#[from] ReadError),
-    #[error("nothing was written: partition {number}: {what}")]
+    #[error("nothing was written, because partition {number} cannot be moved: {what}")]
     Partition { number: u32, what: &'static str },
     #[error(
-        "byte {0} differs from the journal: another program has overwritten it, or the journal belongs to \
+        "byte {0} differs from the journal, so another program has overwritten it or the journal belongs to \
          another disk"
     )]
     Changed(ByteOffset),
     #[error(
-        "nothing was written: another program has changed the table since the move stopped, or the journal \
-         belongs to another disk"
+        "nothing was written, because another program has changed the table since the move stopped, or the \
+         journal belongs to another disk"
     )]
     OtherTable,
     #[error("{ending}")]
@@ -202,17 +202,17 @@ pub enum MoveError {
     #[error("all data was moved, but the list of unreadable areas cannot be saved")]
     List(#[source] io::Error),
     #[error(
-        "nothing was written: the disk has no room for the journal ({} bytes); use --journal to name a file \
-         on another disk",
+        "nothing was written, because the disk has no room for the journal ({} bytes); use --journal to name \
+         a file on another disk",
         .0.get()
     )]
     NeedsJournal(ByteCount),
     #[error("{}: cannot be used for the journal", path.display())]
     JournalFile { path: PathBuf, source: io::Error },
     #[error(
-        "{}: nothing was written: the file exists, and may be the journal of an unfinished move. Do not \
-         remove it: run 'straddle resume' with the same --journal, which resumes the move or identifies \
-         the file",
+        "{}: nothing was written, because this file exists and may be the journal of an unfinished move. Do \
+         not remove it, but run 'straddle resume' with the same --journal, which resumes the move or \
+         identifies the file",
         .0.display()
     )]
     JournalExists(PathBuf),
@@ -226,16 +226,22 @@ pub enum MoveError {
     Nothing,
     #[error("{0}")]
     NoJournal(NoJournal),
-    #[error("nothing was written: the journal belongs to another disk, or to another move of this one: {0}")]
+    #[error(
+        "nothing was written, because the journal belongs to another disk or to another move of this disk: \
+         {0}"
+    )]
     Foreign(String),
     #[error(
-        "nothing was written: no data has been moved, so there is nothing to resume. Remove the journal with \
-         --rollback (this also restores a lost table), then apply the plan again"
+        "nothing was written, because no data has been moved and there is nothing to resume. Remove the \
+         journal with --rollback (this also restores a lost table), then apply the plan again"
     )]
     NotBegun,
-    #[error("nothing was written: a rollback is in progress; complete it with --rollback")]
+    #[error("nothing was written, because a rollback is in progress; complete it with --rollback")]
     Turned,
-    #[error("nothing was written: the new table is already active, so the move can no longer be rolled back")]
+    #[error(
+        "nothing was written, because the new table is already active and the move can no longer be rolled \
+         back"
+    )]
     Complete,
 }
 
@@ -244,25 +250,28 @@ pub enum MoveError {
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum NoJournal {
     /// On the disk.
-    #[error("its journal is in a file: name it with --journal")]
+    #[error("the journal of this disk is in a file; name the file with --journal")]
     Elsewhere,
     /// On the disk, which has the marker of a copy.
-    #[error("a copy to it is unfinished: run the same 'straddle apply' again")]
+    #[error("a copy to this disk is unfinished; run the same 'straddle apply' again")]
     Copy,
     /// In the file, and the disk has a marker or no table.
     #[error(
-        "nothing was written: the --journal file holds no journal, but this disk has an unfinished move. \
-         Name the right file, which holds the only copy of the data being moved; delete nothing"
+        "nothing was written, because the --journal file holds no journal, but this disk has an unfinished \
+         move. Name the right file, which holds the only copy of the data being moved; delete nothing"
     )]
     Begun,
     /// In the file, and the disk has a table without a marker.
     #[error(
-        "nothing was written: the --journal file holds no journal. 'apply' was stopped before it moved any \
-         data, or after the move was complete. 'straddle check' shows where the partitions are; remove the \
-         file, and if the partitions were not moved, apply the plan again"
+        "nothing was written, because the --journal file holds no journal. 'straddle apply' was stopped \
+         before it moved any data, or after the move was complete. 'straddle check' shows where the \
+         partitions are; remove the file, and if the partitions were not moved, apply the plan again"
     )]
     NotBegun,
-    #[error("no unfinished move: its table has no marker, and the disk has no journal that is still needed")]
+    #[error(
+        "the disk has no unfinished move, because its table has no marker and there is no journal that is \
+         still needed"
+    )]
     Anywhere,
 }
 

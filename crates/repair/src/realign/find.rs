@@ -109,10 +109,12 @@ impl<'a> Run<'a> {
         let payload = Payload::decode(&job.payload)?;
         let serial = &payload.realign.plan.disk.serial;
         if *serial != disk.identity().serial {
-            return Err(MoveError::Foreign("its serial number differs".to_owned()));
+            return Err(MoveError::Foreign("the serial number of the disk differs".to_owned()));
         }
         if job != payload.realign.job(job.id, job.payload.clone())? {
-            return Err(MoveError::Foreign("its moves differ from those of its plan".to_owned()));
+            return Err(MoveError::Foreign(
+                "the moves in the journal differ from those in its plan".to_owned(),
+            ));
         }
         let run = Self::of(disk, journal, place, payload);
         Ok(Self { is_new: false, has_no_table, owns_space: !has_no_table, ..run })
@@ -236,7 +238,7 @@ pub(super) fn journal_at(medium: &dyn Medium, place: Span) -> Result<Option<(Job
     inspect(Disks::one(&mut Reading(medium)), place)
 }
 
-const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old position: start that \
+const ASLEEP_FIRST: &str = "holds a hibernated system, which would write to the old position; start that \
                             system and shut it down (Windows: shutdown /s /f /t 0, or powercfg /h off), then \
                             check again";
 pub(super) fn stage(job: &Job, state: State) -> Stage {

@@ -61,7 +61,7 @@ impl JournalFile {
         let failed = |source| failed(path, source);
         let path = &std::fs::canonicalize(path).map_err(failed)?;
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(failed(io::Error::other("it is not a regular file")));
+            return Err(failed(io::Error::other("the file is not a regular file")));
         }
         let file = File::options().read(true).write(true).open(path).map_err(failed)?;
         Self::of(file, path)

@@ -107,15 +107,15 @@ impl Reference {
     pub const fn afterwards(&self) -> Option<&'static str> {
         match self {
             Self::ActivePartition => Some(
-                "the MBR's boot code boots from it: if the boot loader lists sectors of the disk, reinstall \
-                 it",
+                "the MBR's boot code boots from this partition; if the boot loader lists sectors of the \
+                 disk, reinstall it",
             ),
             Self::WindowsVolume => Some(
-                "Windows identifies volumes of an MBR disk by their start: reassign drive letters and \
+                "Windows identifies volumes of an MBR disk by their start, so reassign drive letters and \
                  rebuild the boot configuration (bootrec /rebuildbcd; before Windows Vista, fixboot)",
             ),
             Self::Lilo => Some(
-                "LILO lists the sectors of kernels: before the next boot, run lilo again from a rescue \
+                "LILO lists the sectors of kernels; before the next boot, run lilo again from a rescue \
                  system",
             ),
             _ => None,
@@ -177,10 +177,10 @@ pub fn hibernated(stack: &Stack) -> Option<u32> {
 }
 
 /// How to move what a machine needs to boot.
-pub const ELSEWHERE: &str = "boot from another medium, and use 'straddle realign' there";
+pub const ELSEWHERE: &str = "boot from another medium, and run 'straddle realign' there";
 const DYNAMIC: &str = "it is part of a Windows dynamic disk, whose database records the positions of all \
-                       volumes: do not move it, or convert the disk to a basic one in Windows";
-const OWN_TABLE: &str = "it contains a table that may list partitions by their positions on the disk: do not \
+                       volumes; do not move it, or first convert the disk to a basic disk in Windows";
+const OWN_TABLE: &str = "it contains a table that may list partitions by their positions on the disk; do not \
                          move it, or move it with the operating system that uses it";
 
 pub(crate) fn immovable(stack: &Stack, moves: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {

@@ -96,7 +96,7 @@ impl Realign {
         if let Some((window, needed)) = largest {
             self.0.window = window;
             self.0.journal = Journal::Elsewhere { needed };
-            let why = "which is outside all partitions; --wipe allows this";
+            let why = "which is outside all partitions; to allow this, use --wipe";
             let note = data.map(|at| format!("the journal would overwrite data at byte {at}, {why}"));
             self.0.plan = self.plan.clone().noting(note.into_iter());
         }

@@ -93,7 +93,7 @@ impl Realign {
     pub(super) fn checked(self) -> Result<Self, RealignError> {
         let plan = &self.plan;
         if plan.converts.is_some() || plan.relocate_backup || !plan.wipe.is_empty() {
-            return Err(invalid("its table also has other changes"));
+            return Err(invalid("the table also has other changes"));
         }
         self.check_entries()?;
         let kept = self.check_moves()?;
@@ -134,7 +134,7 @@ impl Realign {
             };
             if before.iter().filter(same).count() != 1 {
                 return Err(invalid(format!(
-                    "partition {} is not the same partition as before",
+                    "partition {} differs from the partition that it replaces",
                     entry.number
                 )));
             }
@@ -149,7 +149,7 @@ impl Realign {
         let (mut kept, mut numbers, mut travelling) = (Vec::new(), Vec::new(), Vec::new());
         for entry in &self.plan.table.partitions {
             let number = entry.number;
-            let uncounted = || invalid(format!("partition {number} ends past 2^64 bytes"));
+            let uncounted = || invalid(format!("partition {number} ends beyond byte 2^64"));
             let after = span_of(entry, block).ok_or_else(uncounted)?;
             if entry.slot == Slot::Extended && self.plan.moves_logical() {
                 continue;

@@ -151,7 +151,7 @@ impl Run<'_, '_> {
         let list: Vec<Bad> = listed(&bad, from, to).into_iter().filter(is_data).collect();
         if !self.journal.list(self.disks, self.skip, &list)? {
             let at = list.first().map_or(from.start(), |bad| bad.from.start());
-            let source = std::io::Error::other("and the journal has no room to list more");
+            let source = std::io::Error::other("the journal has no room to list more unreadable areas");
             return Err(RelocateError::Read { device: Device::Data, at, source });
         }
         Ok(false)

@@ -26,19 +26,19 @@ pub enum Device {
 pub enum RelocateError {
     #[error("the moves are impossible: {0}")]
     Job(String),
-    #[error("no room for the journal: {0}")]
+    #[error("the journal does not fit: {0}")]
     Place(String),
     #[error("there is already a journal of a move at byte {0}")]
     Occupied(ByteOffset),
     #[error(
         "the journal was made for a disk of {size} bytes, but this disk has {} bytes. If the disk has grown, \
-         limit it to the old size until the move is complete: 'truncate -s {size}' for an image, 'losetup \
-         --sizelimit {size}' for a disk",
+         limit it to the old size until the move is complete, with 'truncate -s {size}' for an image or \
+         'losetup --sizelimit {size}' for a disk",
         found.get(),
         size = made.get()
     )]
     OtherSize { made: ByteCount, found: ByteCount },
-    #[error("the journal is for another disk, or for another location on this one: {0}")]
+    #[error("the journal is for another disk or for another location on this disk: {0}")]
     Foreign(String),
     #[error("the journal has format {0}, which this version does not support")]
     Version(u32),

@@ -43,7 +43,7 @@ impl Flight {
             return Ok(Self { done: count, durable: count, is_end: true, ..flight });
         }
         if number >= count {
-            return damaged("a record has no window");
+            return damaged("a record belongs to no window");
         }
         // Of a record that was written in part before a crash, one copy may be that of an older one in its
         // slot. It comes to light when the next write to the slot is torn: then the window before is durable.

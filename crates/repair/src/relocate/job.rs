@@ -85,13 +85,13 @@ impl Job {
             || !parts.blocks.phase().is_multiple_of(sector)
             || block.get() > LARGEST_BLOCK
         {
-            return refuse(format!("invalid physical sector size: {} bytes", block.get()));
+            return refuse(format!("the physical sector size ({} bytes) is not valid", block.get()));
         }
         if !window.is_multiple_of(block) || window.get() == 0 || window.get() > LARGEST_WINDOW {
-            return refuse(format!("invalid window size: {} bytes", window.get()));
+            return refuse(format!("the window size ({} bytes) is not valid", window.get()));
         }
         if parts.size.get() > LARGEST_DISK {
-            return refuse(format!("invalid disk size: {} bytes", parts.size.get()));
+            return refuse(format!("the disk size ({} bytes) is not valid", parts.size.get()));
         }
         let (count, len) = (parts.moves.len(), parts.payload.len());
         if !(1..=MOST_MOVES).contains(&count) {
@@ -184,7 +184,7 @@ fn check_order(moves: &[Move]) -> Result<()> {
     let refuse = |other: Span| {
         let (from, to) = (other.start(), other.end());
         Err(RelocateError::Job(format!(
-            "bytes {from} to {to} would be moved twice, or overwritten while needed"
+            "bytes {from} to {to} would be moved twice, or overwritten while they are still needed"
         )))
     };
     for (index, one) in moves.iter().enumerate() {

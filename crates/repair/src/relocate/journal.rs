@@ -77,7 +77,7 @@ pub(crate) fn hash_both(first: &[u8], second: &[u8]) -> Hash {
 }
 
 fn overwritten() -> RelocateError {
-    RelocateError::damaged("part of it was overwritten")
+    RelocateError::damaged("part of the journal was overwritten")
 }
 
 fn block_sizes() -> impl Iterator<Item = u64> {
@@ -194,7 +194,11 @@ impl Journal {
         let device = disks.device_of_journal();
         let size = disks.get(Device::Data).size();
         if size != job.size {
-            let why = format!("the disk has {} bytes, but the job is for {}", size.get(), job.size.get());
+            let why = format!(
+                "the disk has {} bytes, but the moves are for a disk of {}",
+                size.get(),
+                job.size.get()
+            );
             return Err(RelocateError::Job(why));
         }
         check_place(disks, place, &job)?;
@@ -237,7 +241,7 @@ impl Journal {
             };
             match journal {
                 Ok(journal) if found.as_ref().is_some_and(|other| other.name != journal.name) => {
-                    return Err(RelocateError::damaged("its two headers differ"));
+                    return Err(RelocateError::damaged("the two headers of the journal differ"));
                 }
                 Ok(journal) => {
                     found = Some(journal);
@@ -257,7 +261,7 @@ impl Journal {
     fn of_title(disks: &mut Disks<'_>, place: Span, title: Title, last: Option<u64>) -> Result<Self> {
         let device = disks.device_of_journal();
         if title.body > LONGEST_BODY || sealed_len(title.body) > place.len().get() {
-            return Err(RelocateError::damaged("its header is too long"));
+            return Err(RelocateError::damaged("the header of the journal is too long"));
         }
         let (start, end, len) = (place.start().get(), place.end().get(), sealed_len(title.body));
         let bodies: Vec<(u64, u64)> = match last {
@@ -273,10 +277,12 @@ impl Journal {
             }
         }
         let Some(Body { start, len, is_inside, job }) = found else {
-            return Err(RelocateError::damaged("its header does not match its hash"));
+            return Err(RelocateError::damaged("the header of the journal does not match its hash"));
         };
         if start != place.start().get() || len != place.len().get() || is_inside != disks.is_one() {
-            return Err(RelocateError::Foreign(format!("it was made for {len} bytes at byte {start}")));
+            return Err(RelocateError::Foreign(format!(
+                "the journal was made for {len} bytes at byte {start}"
+            )));
         }
         let (made, found) = (job.size, disks.get(Device::Data).size());
         if found != made {
@@ -366,7 +372,7 @@ impl Journal {
             let mut entry = Entry { record, saved: None };
             if let Some(saved) = record.saved() {
                 if saved.len > self.layout.slot - COPIES * self.layout.block {
-                    return Err(RelocateError::damaged("a record is too long"));
+                    return Err(RelocateError::damaged("a record of the journal is too long"));
                 }
                 let mut bytes = vec![0; in_memory(ByteCount::new(saved.len))];
                 disks.read(self.device, self.layout.saved(slot), &mut bytes)?;
@@ -444,22 +450,22 @@ fn check_place(disks: &mut Disks<'_>, place: Span, job: &Job) -> Result<()> {
     let refuse = |why: &str| Err(RelocateError::Place(why.to_owned()));
     let device = disks.device_of_journal();
     if !Span::first(disks.get(device).size()).contains(place) {
-        return refuse("it reaches beyond the disk");
+        return refuse("its space extends past the end of the disk");
     }
     // Another disk is taken to have sectors of the same size, from its start on.
     let block = job.blocks.size();
     let blocks = if disks.is_one() { Some(job.blocks) } else { Boundary::multiples_of(block) };
     if !blocks.is_some_and(|blocks| blocks.is_aligned(place.start()) && blocks.is_aligned(place.end())) {
-        return refuse("it does not begin and end on physical sector boundaries");
+        return refuse("its space does not begin and end on physical sector boundaries");
     }
     let needed = journal_len(job)?;
     if place.len() < needed {
-        let why = format!("it has {} bytes, but {} are needed", place.len().get(), needed.get());
+        let why = format!("its space has {} bytes, but {} are needed", place.len().get(), needed.get());
         return Err(RelocateError::Place(why));
     }
     let mut spans = job.moves.iter().flat_map(|one| one.spans());
     if disks.is_one() && spans.any(|span| job.round_out(span).overlaps(place)) {
-        return refuse("it overlaps a move");
+        return refuse("its space overlaps a move");
     }
     Ok(())
 }
@@ -526,7 +532,9 @@ impl Title {
         }
         let title = Self { body: reader.number(), hash: reader.take() };
         if hash(&sector[..TITLE - HASH]) != reader.take::<HASH>() {
-            return Err(RelocateError::damaged("its first or last block does not match its hash"));
+            return Err(RelocateError::damaged(
+                "the first or last block of the journal does not match its hash",
+            ));
         }
         Ok(Some(title))
     }

@@ -173,11 +173,13 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
             let is_end = Flight::find(disks, journal, &back)?.is_end;
             Ok(if is_end { State::Back } else { State::RollingBack })
         }
-        (_, Some(_)) => damaged("its marks contradict each other"),
+        (_, Some(_)) => damaged("the marks in the journal contradict each other"),
         (turned, None) => {
             let flight = Flight::find(disks, journal, &forward)?;
             Ok(match turned {
-                Some(done) if done != flight.durable => return damaged("its marks contradict its records"),
+                Some(done) if done != flight.durable => {
+                    return damaged("the marks in the journal contradict its records");
+                }
                 Some(_) => State::RollingBack,
                 None if flight.is_end => State::Moved,
                 None if flight.done > 0 => State::Moving { done: ByteCount::new(forward.bytes(flight.done)) },

@@ -253,11 +253,11 @@ fn an_unfinished_copy_says_so() {
         }
     }
     let found = Run::find(&mut target(&mut drive), None).err().unwrap();
-    assert!(found.to_string().contains("a copy to it is unfinished"), "{found}");
+    assert!(found.to_string().contains("a copy to this disk is unfinished"), "{found}");
     let mut request = Request::new(Seed(1));
     request.table = Some(Format::Gpt);
     let refused = common::plan(&drive.seen, "512e", &request).unwrap_err();
-    assert!(refused.to_string().contains("a copy to it is unfinished"), "{refused}");
+    assert!(refused.to_string().contains("a copy to this disk is unfinished"), "{refused}");
     request.wipe = true;
     common::plan(&drive.seen, "512e", &request).unwrap();
     // Another plan does not take it for empty.

@@ -334,5 +334,5 @@ fn an_undo_is_for_what_was_done() {
     }
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replacen("abab", "abac", 1)).unwrap();
-    assert!(Backup::load(&path).unwrap_err().to_string().contains("its checksum"));
+    assert!(Backup::load(&path).unwrap_err().to_string().contains("the checksum"));
 }

@@ -439,8 +439,11 @@ fn what_cannot_be_moved_is_refused() {
     assert!(matches!(disk.make(&named(2)).unwrap_err(), RealignError::Container(2)));
     assert!(matches!(disk.make(&named(9)).unwrap_err(), RealignError::NoSuchPartition(9)));
     let container = disk.stack.partitions.iter().find(|p| p.number == 2).unwrap().span;
-    let container =
-        format!("it would overlap partition 2, from byte {} to byte {}", container.start(), container.end());
+    let container = format!(
+        "the partition would overlap partition 2, from byte {} to byte {}",
+        container.start(),
+        container.end()
+    );
     let end = format!("the space for partitions ends at byte {}", SECTORS * 512);
     // What is before belongs to boot loaders.
     let first = format!("the space for partitions starts at byte {}", 2048 * 512);

@@ -67,7 +67,7 @@ impl ChunkReader for Positioned {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let is_inside = start.checked_add(length as u64).is_some_and(|end| end <= self.length);
         if !is_inside {
-            return Err(Error::EOF(format!("{length} bytes at byte {start} are not in the file")));
+            return Err(Error::EOF(format!("the {length} bytes at byte {start} are outside the file")));
         }
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;
@@ -85,7 +85,7 @@ pub(super) fn directory(file: &Positioned) -> Result<ArrowReaderMetadata, Parque
     }
     let bytes = u64::from(u32::from_le_bytes(*length));
     if bytes > MAX_DIRECTORY {
-        return Err(ParquetError::Large { what: "its directory", bytes, most: MAX_DIRECTORY });
+        return Err(ParquetError::Large { what: "the directory of the file", bytes, most: MAX_DIRECTORY });
     }
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     ArrowReaderMetadata::load(file, options).map_err(ParquetError::Invalid)
@@ -117,7 +117,7 @@ pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Re
     decoded.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let why = text.unwrap_or("it cannot be decoded").lines().next().unwrap_or_default();
+        let why = text.unwrap_or("the data cannot be decoded").lines().next().unwrap_or_default();
         Err(ParquetError::Damaged { why: why.chars().take(200).collect() })
     })
 }

@@ -107,7 +107,7 @@ fn what_is_too_large_is_refused_and_what_is_not_there_is_not_counted() {
     let mut long = good.clone();
     let at = long.len() - 8;
     long[at..at + 4].copy_from_slice(&(65_u32 << 20).to_le_bytes());
-    refused(&long, "its directory has 68157440 bytes, more than the limit of 67108864");
+    refused(&long, "the directory of the file has 68157440 bytes, which is more than the limit of 67108864");
     long[at..at + 4].copy_from_slice(&(1_u32 << 20).to_le_bytes());
     assert!(count(&long).is_err());
     refused(&good[..good.len() - 1], "does not end like a Parquet file");
@@ -192,7 +192,7 @@ fn two_columns_for_one_quantity_are_refused_unless_the_map_chooses() {
         plan.map(|plan| plan.has_volumes()).map_err(|error| error.to_string())
     };
     let twice =
-        |quantity: &str| Err(format!("there are two columns for {quantity:?}: choose one with --columns"));
+        |quantity: &str| Err(format!("there are two columns for {quantity:?}; choose one with --columns"));
     let times = ["time", "time_ns", "op", "offset", "length"];
     assert_eq!(plan(&times, "", true), twice("time"));
     assert_eq!(plan(&times, "time=time_ns", true), Ok(false));

@@ -82,12 +82,14 @@ pub struct Completion {
 pub enum Refusal {
     #[error("the request at byte {offset} has a length of 0")]
     Empty { offset: u64 },
-    #[error("byte {offset}, length {length}: not aligned to the {sector}-byte logical sectors")]
+    #[error(
+        "byte {offset}, length {length}: the request is not aligned to the {sector}-byte logical sectors"
+    )]
     NotWholeSectors { offset: u64, length: u64, sector: u64 },
     #[error("{length} bytes from byte {offset} would run past the end of the drive ({capacity} bytes)")]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error("the drive does not support discard")]
     NoDiscard,
-    #[error("submitted at {at}, but the drive's clock is already at {now}")]
+    #[error("the request was submitted at {at}, but the clock of the drive is already at {now}")]
     InThePast { at: Time, now: Time },
 }

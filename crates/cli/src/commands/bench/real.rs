@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &BenchArguments, path: &Path, workload: &Workload) 
     drop(bar);
     let measured = match measured {
         Err(RunError::Target { source: TargetError::Interrupted, .. }) => {
-            output::complain("interrupted before the first round was complete, so there are no results");
+            output::complain("interrupted before the end of the first round, so there are no results");
             return Ok(Exit::INTERRUPTED);
         }
         measured => measured?,
@@ -128,7 +128,8 @@ pub(crate) fn journals(named: Option<&Path>) -> Result<PathBuf> {
     match state.or_else(home) {
         Some(folder) => Ok(folder.join("straddle")),
         None => usage(
-            "there is no home directory, and XDG_STATE_HOME is not set; choose a directory with --journals",
+            "no default directory for journals, because there is no home directory and XDG_STATE_HOME is not \
+             set; choose a directory with --journals",
         ),
     }
 }
@@ -198,17 +199,19 @@ fn order(arguments: &BenchArguments, regions: &[Span]) -> Order {
 pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Error {
     use AreaError::{Damaged, Full, NoTable};
     match error {
-        SessionError::Area(error @ (NoTable { .. } | Damaged { .. } | Full { .. })) => {
-            RefusedError(format!("{error}; --used also measures areas that hold data, and restores them"))
-                .into()
-        }
+        SessionError::Area(error @ (NoTable { .. } | Damaged { .. } | Full { .. })) => RefusedError(format!(
+            "{error}; with --used, bench also measures areas that hold data, and restores their contents"
+        ))
+        .into(),
         SessionError::Open(OpenError::NotNamed { path, again }) => {
             let (path, again) = (path.display(), again.display());
-            UsageError(format!("--destroy-data {again}: must repeat the name of the measured device, {path}"))
-                .into()
+            UsageError(format!(
+                "--destroy-data must repeat the name of the measured device, {path}, but names {again}"
+            ))
+            .into()
         }
         error @ SessionError::Unrestored { is_running: false, .. } => {
-            RefusedError(format!("{error}; run {} first", restore_command(named))).into()
+            RefusedError(format!("{error}; first run {}", restore_command(named))).into()
         }
         error => error.into(),
     }
@@ -350,14 +353,15 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
             let beside = if unreadable.is_empty() {
                 String::new()
             } else {
-                format!("  {} could not be read, and were not restored either.\n", describe_spans(unreadable))
+                format!("  {} could not be read, and were not restored.\n", describe_spans(unreadable))
             };
             let text = format!(
-                "{target}: {} were written by another program after the run and were not restored; {bytes} \
-                 other bytes were restored.\n{beside}  The run started writing at {began}; data that another \
-                 program wrote there before the run ended may have been overwritten.\n  The journal is kept: \
-                 {name}\n  To restore the contents from before the run: {command} --force (applies to every \
-                 journal in that directory); to keep the current contents: remove the journal (rm {}).\n",
+                "{target}: another program wrote to {} after the run, so those bytes were not restored; \
+                 {bytes} other bytes were restored.\n{beside}  The run started writing at {began}; data that \
+                 another program wrote there before the run ended may have been overwritten.\n  The journal \
+                 was kept: {name}\n  To restore the contents from before the run: {command} --force (applies \
+                 to every journal in that directory)\n  To keep the current contents, remove the journal: rm \
+                 {}\n",
                 describe_spans(spans),
                 quote_path(journal)
             );
@@ -365,18 +369,20 @@ fn describe(journal: &Path, restored: &Restored, command: &str) -> (String, Exit
         }
         Restored::Incomplete => (
             format!(
-                "{name}: the journal is incomplete, so the run had not yet written to its target; the \
-                 journal was removed.\n\
-                 "
+                "{name}: the journal is incomplete, so its run had not yet written to the target; the \
+                 journal was removed.\n"
             ),
             Exit::Success,
         ),
         Restored::Running => (
-            format!("{name}: its run, or another --restore, is still active; nothing was restored.\n"),
+            format!(
+                "{name}: the journal's run or another 'bench --restore' is still active, so nothing was \
+                 restored.\n"
+            ),
             Exit::Refused,
         ),
         Restored::Gone => {
-            let why = "its run has ended, or another --restore has used it";
+            let why = "its run has ended, or another 'bench --restore' has used it";
             (format!("{name}: the journal is gone ({why}).\n"), Exit::Success)
         }
     }

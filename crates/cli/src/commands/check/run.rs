@@ -50,7 +50,7 @@ impl Run {
         let (of_one, of_all): (Vec<&Assumed>, Vec<&Assumed>) =
             arguments.assume.iter().partition(|assumed| assumed.of.is_some());
         if of_all.len() > 1 {
-            return usage("--assume: more than one topology for all targets");
+            return usage("--assume specifies more than one topology for all targets");
         }
         let of_all = of_all.first().map(|assumed| assumed.assume.clone());
         let options = Options {
@@ -86,10 +86,10 @@ impl Run {
             let Some(path) = of.clone() else { continue };
             let shown = output::printable(&path.display().to_string());
             if !paths.contains(&path) {
-                return usage(format!("--assume: {shown} is not one of the targets"));
+                return usage(format!("--assume names {shown}, which is not one of the targets"));
             }
             if own.iter().any(|(known, _)| *known == path) {
-                return usage(format!("--assume: more than one topology for {shown}"));
+                return usage(format!("--assume specifies more than one topology for {shown}"));
             }
             own.push((path, examiner.assuming(assume.clone())));
         }
@@ -123,7 +123,7 @@ impl Run {
             let what = if is_for_one { "such finding" } else { "such target" };
             let (source, code) = (&exception.reason.source, exception.code);
             output::complain(&output::printable(&format!(
-                "{source}: the entry for {code}{place}{on} is unused (no {what} in this run)"
+                "{source}: the exception for {code}{place}{on} was not used, because this run had no {what}"
             )));
         }
     }
@@ -206,7 +206,9 @@ fn named(target: Subject, arguments: &CheckArguments) -> Vec<Subject> {
 fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     let failed = |path: &Path, why: String| Subject::Failed { name: path.display().to_string(), why };
     let mut unlisted = Vec::new();
-    let files = below(folder, |path, error| unlisted.push(failed(path, format!("cannot list it: {error}"))));
+    let files = below(folder, |path, error| {
+        unlisted.push(failed(path, format!("cannot list the directory: {error}")));
+    });
     let is_hidden = |path: &Path| {
         let mut parts = path.strip_prefix(folder).unwrap_or(path).iter();
         parts.any(|part| part.as_encoded_bytes().starts_with(b"."))
@@ -214,12 +216,15 @@ fn images(folder: &Path, is_quiet: bool) -> Vec<Subject> {
     let (images, others): (Vec<PathBuf>, Vec<PathBuf>) =
         files.into_iter().partition(|path| is_named_as_image(path) && !is_hidden(path));
     if images.is_empty() && unlisted.is_empty() {
-        let why = "no file in this directory has the extension of an image (such as .img)";
+        let why = "no file in this directory has the extension of a disk image, such as .img";
         return vec![failed(folder, why.to_owned())];
     }
     if !others.is_empty() && !is_quiet {
         let others = output::plural(others.len(), "other file");
-        output::complain(&output::printable(&format!("{}: {others} skipped", folder.display())));
+        output::complain(&output::printable(&format!(
+            "{}: {others} skipped (not named as disk images)",
+            folder.display()
+        )));
     }
     images.into_iter().map(|path| Subject::Local(TargetSpec::Path(path))).chain(unlisted).collect()
 }

@@ -31,7 +31,9 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
     on_interrupt(&stop).context("cannot install the Ctrl-C handler")?;
     let name = arguments.to.display();
     if subject.holds(&arguments.to) {
-        output::complain(&format!("{name}: is on the recorded disk, so writes to it are recorded too"));
+        output::complain(&format!(
+            "{name}: is on the recorded disk, so the recording includes the writes to this file"
+        ));
     }
     let (now, since_epoch) = tracefs::clock();
     let origin = origin(tracefs::CLOCK, vec![subject.described.clone()]);
@@ -52,7 +54,9 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         Err(error) => {
             if asked.requests.count() > 0 {
                 output::complain(&match recorder.into_inner().keep() {
-                    Ok(()) => format!("{name}: contains the events recorded before the following error"),
+                    Ok(()) => {
+                        format!("{name}: contains the events that were recorded before the following error")
+                    }
                     Err(error) => format!("{name}: cannot write: {error}"),
                 });
             }
@@ -74,11 +78,15 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         let larger = (arguments.buffer.get() >> 10).saturating_mul(factor).max(USUAL);
         let lost = plural(ended.lost, "event");
         output::complain(&format!(
-            "{lost} lost because the kernel's buffers were full; try --buffer {larger}KiB"
+            "{lost} lost, because the kernel's buffers were full; use larger buffers, such as --buffer \
+             {larger}KiB"
         ));
     }
     if ended.why == Why::Gone {
-        output::complain(&format!("{}: the disk was removed", arguments.device.display()));
+        output::complain(&format!(
+            "{}: the disk was removed during the recording",
+            arguments.device.display()
+        ));
         return Ok(Exit::Failed);
     }
     Ok(Exit::Success)

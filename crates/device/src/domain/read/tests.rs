@@ -147,12 +147,12 @@ fn what_cannot_be_read_has_a_reason() {
 #[test]
 fn an_error_has_its_line() {
     assert_eq!(wrong(""), "line 1 (byte 0): the document is empty");
-    assert!(wrong("QFI\u{fb}").contains("line 1 (byte 0): text outside"));
+    assert!(wrong("QFI\u{fb}").contains("line 1 (byte 0): not an XML document"));
     assert!(wrong("<network><name>n</name></network>").contains("<network>, but only <domain>"));
     assert!(wrong("<domain>\n</domain>").contains("no <name>"));
     let cut = &DOMAIN[..DOMAIN.find("</devices>").unwrap()];
     assert!(
-        wrong(cut).starts_with("line 26 ") && wrong(cut).contains("</devices>: it is truncated"),
+        wrong(cut).starts_with("line 26 ") && wrong(cut).contains("truncated, because </devices> is missing"),
         "{}",
         wrong(cut)
     );
@@ -160,7 +160,7 @@ fn an_error_has_its_line() {
         wrong("<domain>\n<name>a</name>\n<devices>\n<disk>\n<source x='1' x='2'/></disk></devices></domain>");
     assert!(text.starts_with("line 5 "), "{text}");
     let text = wrong("<domain>\n<name>a</name>\n<devices>\n<disk/></devices></domain>");
-    assert_eq!(text, "line 4 (byte 34): a disk without <target dev='...'>");
+    assert_eq!(text, "line 4 (byte 34): a <disk> element has no <target dev='...'>");
     assert!(wrong("<domain><name>a</nam></domain>").starts_with("line 1 "));
 }
 

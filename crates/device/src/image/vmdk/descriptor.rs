@@ -74,7 +74,7 @@ impl Descriptor {
             if let Some(extent) = extent(line, at)? {
                 sum = sum.saturating_add(extent.len);
                 if found.extents.len() >= MAX_EXTENTS || i64::try_from(sum).is_err() {
-                    return Err(Wrong::Damaged(at, "too many extents".to_owned()));
+                    return Err(Wrong::Damaged(at, "the descriptor lists too many extents".to_owned()));
                 }
                 found.extents.push(extent);
             } else if let Some(value) = value_of(line, b"createType") {

@@ -122,8 +122,8 @@ impl Machine {
                 continue;
             }
             found.tell(match but {
-                None => format!("it is the backing file of {}", consumer.label),
-                Some(_) => format!("the file below it also backs {}", consumer.label),
+                None => format!("the file is the backing file of {}", consumer.label),
+                Some(_) => format!("the file below the target also backs {}", consumer.label),
             });
             if let Some(device) = &consumer.device {
                 self.find_above(device, found);
@@ -134,7 +134,11 @@ impl Machine {
             swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id)
         });
         if is_swap {
-            found.tell(if but.is_none() { "it is a swap file" } else { "the file below it is a swap file" });
+            found.tell(if but.is_none() {
+                "the file is a swap file"
+            } else {
+                "the file below the target is a swap file"
+            });
         }
     }
 
@@ -164,7 +168,7 @@ impl Machine {
             found.tell(format!("{name} is mounted at {}", mount.point.display()));
         }
         if used.is_swap {
-            found.tell(format!("{name} is swap"));
+            found.tell(format!("{name} is used as swap space"));
         }
         for above in entry.above.iter().filter(|above| but != Some(above.as_str())) {
             if self.devices.get(above).is_none_or(|above| above.disk.is_none()) {
@@ -255,7 +259,7 @@ impl Machine {
                 Lower::File(file) => {
                     self.find_users_of_file(file, Some(name), found);
                     if let Backing::File(Some(id), _) = file {
-                        found.watched.push((*id, "the file below it".to_owned()));
+                        found.watched.push((*id, "the file below the target".to_owned()));
                     }
                     continue;
                 }
@@ -329,7 +333,10 @@ impl Machine {
                 add(format!("/dev/{name}"), asked.or_else(|| self.backing(Path::new(&file))));
             }
             if let Some(file) = entry.directory.text("backing_dev").filter(|file| file.starts_with('/')) {
-                add(format!("/dev/{name}, which writes back to it"), self.backing(Path::new(&file)));
+                add(
+                    format!("/dev/{name}, which writes back to this file or device"),
+                    self.backing(Path::new(&file)),
+                );
             }
         }
         for (label, file) in exported(&root.join("sys/kernel/config")) {

@@ -38,7 +38,7 @@ fn units_larger_than_a_block_of_each_die_are_refused() {
         file.indirection_unit_bytes = 1 << 20;
         file.pages_per_block = 1;
     });
-    assert!(error.to_string().contains("larger than one block of each die (65536 bytes)"), "{error}");
+    assert!(error.to_string().contains("larger than one block of each die, 65536 bytes"), "{error}");
 }
 
 #[test]

@@ -97,9 +97,9 @@ struct LabFigure {
 pub(crate) fn add(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
     let refused =
         |what: &str, error: &dyn Display| UsageError(format!("{}: {what}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refused("cannot be read", &error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| refused("cannot read the result", &error))?;
     let document: Document = serde_json::from_str(&text)
-        .map_err(|error| refused("not a result of 'straddle reproduce --json'", &error))?;
+        .map_err(|error| refused("is not a result of 'straddle reproduce --json'", &error))?;
     for Experiment { name, steps, lab } in document.experiments {
         for Step { name: step, drive, arms, figures, published } in steps.into_iter().chain(lab) {
             let raw = arms.into_iter().flat_map(|arm| arm.figures).flat_map(RawFigure::judged);

@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
     let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > LARGEST_FILE {
-        let message = format!("the file has {size} bytes; an experiment can have at most {LARGEST_FILE}");
+        let message = format!("the file has {size} bytes, but an experiment can have at most {LARGEST_FILE}");
         return Err(ExperimentError::Syntax { name: path.display().to_string(), message });
     }
     std::fs::read_to_string(path).map_err(unreadable)
@@ -66,7 +66,7 @@ fn parse(name: &str, text: &str, folder: Option<&Path>) -> Result<Experiment, Ex
     let file: File = toml::from_str(text).map_err(syntax)?;
     let check = Check { name };
     let limit = file.limit_percent.unwrap_or(LIMIT_PERCENT);
-    check.ensure(limit > 0.0 && limit <= 1000.0, "limit_percent", "must be above 0, and at most 1000")?;
+    check.ensure(limit > 0.0 && limit <= 1000.0, "limit_percent", "must be above 0 and at most 1000")?;
     check.ensure(!file.steps.is_empty() || !file.lab.is_empty(), "steps", "there is nothing to run")?;
     let steps = file.steps.into_iter().map(|step| check.step(step, &file.drive));
     let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
@@ -117,7 +117,7 @@ impl Check<'_> {
         self.ensure(
             is_range,
             place,
-            format!("{low}, {value}, {high}: not above 0, or not in ascending order"),
+            format!("{low}, {value} and {high} must be above 0 and in ascending order"),
         )
     }
 
@@ -136,7 +136,7 @@ impl Check<'_> {
     fn step(&self, mut step: Step, drive: &str) -> Result<Step, ExperimentError> {
         let place = format!("step {}", step.name);
         let arms = &step.arms;
-        self.ensure(!arms.is_empty(), &place, "it has no arm")?;
+        self.ensure(!arms.is_empty(), &place, "the step has no arm")?;
         self.unique(&place, arms.iter().map(|arm| arm.name.as_str()))?;
         let aligned = arms.iter().filter(|arm| arm.aligned).count();
         self.ensure(aligned <= 1, &place, "more than one arm is marked as aligned")?;
@@ -150,7 +150,7 @@ impl Check<'_> {
             measures.push(Measure::Elapsed);
         }
         let has_syncs = !measures.contains(&Measure::SyncLatency) || step.workload.flushes();
-        self.ensure(has_syncs, &place, "a sync time was published, but the workload has no sync")?;
+        self.ensure(has_syncs, &place, "a sync time was published, but the workload issues no sync")?;
         step.measures = measures;
         if step.drive.is_empty() {
             drive.clone_into(&mut step.drive);
@@ -159,7 +159,7 @@ impl Check<'_> {
     }
 
     fn arm(&self, place: &str, arm: &Arm) -> Result<(), ExperimentError> {
-        self.ensure(!arm.offsets.is_empty(), place, "it has no offset")?;
+        self.ensure(!arm.offsets.is_empty(), place, "the arm has no offset")?;
         self.unique(place, arm.published.iter().map(|published| published.measure.name()))?;
         for Published { value, low, high, .. } in &arm.published {
             self.range(place, *low, *value, *high)?;

@@ -154,13 +154,13 @@ impl HostFile {
     /// The values of the file replace those of the preset.
     pub(super) fn host(&self) -> Result<Host, String> {
         let mut host = match &self.preset {
-            Some(name) => Host::preset(name).ok_or_else(|| {
-                format!("host: unknown preset {name:?}: use {}", Host::presets().join(", "))
-            })?,
+            Some(name) => Host::preset(name)
+                .ok_or_else(|| format!("unknown host preset {name:?}; use {}", Host::presets().join(", ")))?,
             None => Host::default(),
         };
         for (key, Value { value, source }) in &self.values {
-            let value = plain(*key, value).map_err(|reason| format!("host: {}: {reason}", key.name()))?;
+            let value =
+                plain(*key, value).map_err(|reason| format!("host setting {}: {reason}", key.name()))?;
             host.settings.retain(|setting| setting.key != *key);
             host.settings.push(Setting { key: *key, value, source: source.clone() });
         }

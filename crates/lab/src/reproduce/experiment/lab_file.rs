@@ -134,7 +134,7 @@ fn script(
         Some(folder) if Path::new(name).extension().is_some() => super::file::read(&folder.join(name)),
         _ => {
             let known: Vec<&str> = builtin::SCRIPTS.iter().map(|(known, _)| *known).collect();
-            let reason = format!("unknown script {name:?}: use {}", known.join(", "));
+            let reason = format!("unknown script {name:?}; use {}", known.join(", "));
             Err(check.impossible(place, reason))
         }
     }
@@ -143,7 +143,7 @@ fn script(
 fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), ExperimentError> {
     let ensure = |is_so: bool, reason: String| check.ensure(is_so, place, reason);
     let has_all = !step.arms.is_empty() && !step.measures.is_empty();
-    ensure(has_all, "it has no arms or no measures".to_owned())?;
+    ensure(has_all, "the step has no arms or no measures".to_owned())?;
     check.unique(place, step.arms.iter().map(|arm| arm.name.as_str()))?;
     check.unique(place, step.measures.iter().map(|measure| measure.name.as_str()))?;
     check.unique(place, step.variants.iter().map(String::as_str))?;
@@ -153,17 +153,17 @@ fn checked(check: &Check<'_>, place: &str, step: &LabStep) -> Result<(), Experim
         positioned(arm, step.table, |is_so, reason| ensure(is_so, format!("{}: {reason}", arm.name)))?;
     }
     let (low, high) = MEMBERS.into_inner();
-    ensure(MEMBERS.contains(&step.members), format!("members: must be {low} to {high}"))?;
-    ensure((1..=MOST_RUNS).contains(&step.runs), format!("runs: must be 1 to {MOST_RUNS}"))?;
+    ensure(MEMBERS.contains(&step.members), format!("members must be {low} to {high}"))?;
+    ensure((1..=MOST_RUNS).contains(&step.runs), format!("runs must be 1 to {MOST_RUNS}"))?;
     let (low, high) = MEMORY_RANGE_MIB.into_inner();
-    ensure((low..=high).contains(&(step.memory >> 20)), format!("memory_mib: must be {low} to {high}"))?;
-    ensure(step.scale > 0, "scale: must be at least 1".to_owned())?;
+    ensure((low..=high).contains(&(step.memory >> 20)), format!("memory_mib must be {low} to {high}"))?;
+    ensure(step.scale > 0, "scale must be at least 1".to_owned())?;
     for (name, value) in &step.environment {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let plain =
             !name.is_empty() && name.chars().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
         let is_valid = plain && !value.contains('\0');
-        ensure(is_valid, format!("environment: {name:?} is not a valid variable name"))?;
+        ensure(is_valid, format!("{name:?} is not a valid name of an environment variable"))?;
     }
     if let Some(input) = &step.input {
         generated(input, |is_so, reason| ensure(is_so, format!("input: {reason}")))?;
@@ -181,13 +181,13 @@ fn positioned<E>(
         return ensure(arm.end.or(arm.sectors).is_none(), "a partition with an end needs a start".to_owned());
     };
     let is_in = (first..=LAST_SECTOR).contains(&start);
-    ensure(is_in, format!("starts must be sectors {first} to {LAST_SECTOR}"))?;
+    ensure(is_in, format!("the start must be a sector from {first} to {LAST_SECTOR}"))?;
     let has_one_end = arm.end.is_none() || arm.sectors.is_none();
     ensure(has_one_end, "specify the end or the number of sectors, not both".to_owned())?;
     ensure(arm.end.is_none_or(|end| end >= start), "the end is before the start".to_owned())?;
     let Some(length) = arm.length() else { return Ok(()) };
     let has_sectors = (1..=LAST_SECTOR).contains(&length);
-    ensure(has_sectors, format!("a partition has 1 to {LAST_SECTOR} sectors"))?;
+    ensure(has_sectors, format!("a partition must have 1 to {LAST_SECTOR} sectors"))?;
     let fits = table != PartitionTable::Mbr || start.max(length) <= MOST_SECTORS_MBR;
     ensure(fits, format!("an MBR can address at most {MOST_SECTORS_MBR} sectors"))
 }
@@ -228,7 +228,7 @@ fn figure(
     let has_ratio = step.arms.len() == 2 && step.aligned().is_some();
     ensure(arm.is_some() || has_ratio, "a ratio needs two arms, one of them marked as aligned")?;
     let is_one = arm.is_none() || variant.is_some() || step.variants.len() <= 1;
-    ensure(is_one, "specify the variant")?;
+    ensure(is_one, "the variant must be specified")?;
     let has_range = low.is_some() && high.is_some();
     ensure(*of != Statistic::Each || has_range, "'each' needs 'low' and 'high'")?;
     check.range(&place, *low, *value, *high)

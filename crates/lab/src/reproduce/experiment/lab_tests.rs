@@ -103,10 +103,10 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
     let refused = |from: &str, to: &str, reason: &str| {
         assert!(LAB.contains(from), "{from}");
         let error = Experiment::parse("own", &LAB.replacen(from, to, 1)).unwrap_err().to_string();
-        assert!(error.starts_with("experiment own: ") && error.contains(reason), "{error}");
+        assert!(error.starts_with("experiment own") && error.contains(reason), "{error}");
     };
     refused("\"smith\"", "\"smyth\"", "lab step copies: unknown script \"smyth\"");
-    refused("start = 34", "start = 33", "starts must be sectors 34");
+    refused("start = 34", "start = 33", "the start must be a sector from 34");
     refused("start = 34", "start = 34, aligned = true", "more than one arm");
     refused("start = 34", "start = 34, end = 33", "at 34: the end is before the start");
     refused("start = 34", "start = 34, end = 99, sectors = 66", "not both");

@@ -101,27 +101,27 @@ fn what_makes_no_experiment_is_refused_with_its_place() {
     starts(refused("stride = 16384,", "strid = 16384,"), "experiment small: ");
     starts(
         refused("limit_percent = 5", "limit_percent = 0"),
-        "experiment small: limit_percent: must be above 0",
+        "experiment small, limit_percent: must be above 0",
     );
     starts(
         refused("offsets = [0]", "offsets = []"),
-        "experiment small: step strided, right: it has no offset",
+        "experiment small, step strided, right: the arm has no offset",
     );
     starts(
         refused("offsets = [512, 1024]", "aligned = true\noffsets = [512]"),
-        "experiment small: step strided: more than one arm is marked as aligned",
+        "experiment small, step strided: more than one arm is marked as aligned",
     );
     starts(
         refused("name = \"wrong\"", "name = \"right\""),
-        "experiment small: step strided: the name \"right\" is used twice",
+        "experiment small, step strided: the name \"right\" is used twice",
     );
     starts(
         refused("low = 1,", "low = 2.5,"),
-        "experiment small: step strided, wrong: 2.5, 2, 3: not above 0",
+        "experiment small, step strided, wrong: 2.5, 2 and 3 must be above 0",
     );
     starts(
         refused("\"iops\", value = 50", "\"elapsed\", value = 50"),
-        "experiment small: step strided, wrong: the name \"elapsed\" is used twice",
+        "experiment small, step strided, wrong: the name \"elapsed\" is used twice",
     );
 }
 
@@ -175,7 +175,7 @@ fn another_drive_can_be_asked_for_and_must_exist() {
     assert!(matches!(error, ExperimentError::Drive { .. }), "{error}");
     let text = SMALL.replace("count = 100", "count = 1000000000");
     let error = Experiment::parse("small", &text).unwrap().reproduce(None, &Profile::open).unwrap_err();
-    assert!(error.to_string().starts_with("experiment small: step strided, "), "{error}");
+    assert!(error.to_string().starts_with("experiment small, step strided, "), "{error}");
 }
 
 #[test]

@@ -44,14 +44,15 @@ impl<'a> Host<'a> {
         let path = device.canonicalize().map_err(LabError::on(device))?;
         let kind = fs::metadata(&path).map_err(LabError::on(device))?.file_type();
         if !kind.is_block_device() {
-            return Err(failure("not a block device (losetup -P makes one from a file)"));
+            return Err(failure("is not a block device (losetup -P makes one from a file)"));
         }
         let name = path.file_name().unwrap_or_default();
         let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
-        let sector = fs::read_to_string(queue).map_err(|_| failure("not a whole disk"))?;
-        let sector = sector.trim().parse().map_err(|_| failure("its logical sector size is unknown"))?;
+        let sector = fs::read_to_string(queue).map_err(|_| failure("is not a whole disk"))?;
+        let sector =
+            sector.trim().parse().map_err(|_| failure("the logical sector size of this disk is unknown"))?;
         if !rustix::process::geteuid().is_root() {
-            return Err(failure("only root may make and mount file systems on it"));
+            return Err(failure("only root may make and mount file systems on this disk"));
         }
         let claimed = claim(&path)?;
         Ok(Self { device: path, sector, stop, turn: Mutex::new(()), _claimed: claimed })
@@ -91,7 +92,7 @@ impl<'a> Host<'a> {
         let node = self.partition();
         let is_there = || fs::metadata(&node).is_ok_and(|found| found.file_type().is_block_device());
         if !in_time(is_there) {
-            return Err(failure(format!("{} did not appear", node.display())));
+            return Err(failure(format!("the partition {} did not appear", node.display())));
         }
         Ok(node)
     }
@@ -107,7 +108,7 @@ fn claim(path: &Path) -> Result<(File, Claim), LabError> {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             let uses = LiveMachine::read(None).uses(path);
-            let unknown = || "another layer or program holds it".to_owned();
+            let unknown = || "another layer or program is using the disk".to_owned();
             return Err(in_use(if uses.is_empty() { unknown() } else { uses.join("; ") }));
         }
         Err(error) => return Err(LabError::on(path)(error)),

@@ -165,9 +165,9 @@ fn replace(unfinished: &Path, folder: &Path, key: &str) -> io::Result<()> {
 
 fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
     let refused = |reason| InputError::NotAnInput { path: file.to_owned(), reason };
-    let path = file.canonicalize().map_err(|_| refused("no such tarball"))?;
+    let path = file.canonicalize().map_err(|_| refused("there is no such tarball"))?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(refused("the name of a tarball has to be UTF-8"));
+        return Err(refused("the name of a tarball must be UTF-8"));
     };
     if !path.is_file() {
         return Err(refused("a tarball must be a file"));
@@ -182,9 +182,9 @@ fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
 
 fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
     let refused = |reason| InputError::NotAnInput { path: folder.to_owned(), reason };
-    let path = folder.canonicalize().map_err(|_| refused("no such directory"))?;
+    let path = folder.canonicalize().map_err(|_| refused("there is no such directory"))?;
     if !["old", "new"].iter().all(|name| path.join(name).is_dir()) {
-        return Err(refused("it must contain two trees, in the directories old and new"));
+        return Err(refused("the directory must contain two trees, in the directories old and new"));
     }
     let description = format!("the trees in {}", path.display());
     Ok(Prepared { folder: path, environment: ("TREE".to_owned(), ".".to_owned()), description })

@@ -264,8 +264,12 @@ fn run_all(
 
 fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
     if ended.status != 0 {
-        let last =
-            ended.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        let last = ended
+            .output
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or("the script printed nothing");
         return Some(format!("the script ended with status {}: {last}", ended.status));
     }
     let measured = |name: &str| ended.measures.iter().any(|measured| measured.name == name);

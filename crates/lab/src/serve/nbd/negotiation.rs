@@ -47,14 +47,14 @@ mod info {
 pub enum Violation {
     #[error("the client sent flags {0:#x}, which were not offered")]
     ClientFlags(u32),
-    #[error("an option has the wrong magic {0:#x}")]
+    #[error("an option has the wrong magic number {0:#x}")]
     OptionMagic(u64),
     #[error("option {option} is too long ({length} bytes)")]
     LongOption { option: u32, length: u32 },
     /// EXPORT_NAME for another export. The protocol has no other way to report that.
     #[error("no export has that name")]
     NoSuchExport,
-    #[error("a request has the wrong magic {0:#x}")]
+    #[error("a request has the wrong magic number {0:#x}")]
     RequestMagic(u32),
 }
 

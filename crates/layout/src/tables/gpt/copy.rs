@@ -19,19 +19,19 @@ pub(crate) enum Flaw {
     Unreadable(Fault),
     #[error("there is no \"EFI PART\" signature")]
     NoSignature,
-    #[error("the header says that it is {0} bytes long")]
+    #[error("the recorded length of the header, {0} bytes, is not valid")]
     HeaderSize(u32),
     #[error("CRC mismatch in the header: stored {stored:08x}, computed {computed:08x}")]
     HeaderCrc { stored: u32, computed: u32 },
-    #[error("the header says that it is at LBA {says}, but it is at LBA {stands}")]
+    #[error("the header is at LBA {stands}, but records LBA {says} as its position")]
     MyLba { says: Lba, stands: Lba },
     #[error("the usable area ends (LBA {last}) before it starts (LBA {first})")]
     Usable { first: Lba, last: Lba },
     #[error("entries of {0} bytes are not allowed")]
     EntrySize(u32),
-    #[error("the array has no entries")]
+    #[error("the entry array has no entries")]
     NoEntries,
-    #[error("an array of {0} bytes is too large")]
+    #[error("the entry array is too large ({0} bytes)")]
     ArrayAbsurd(u64),
     #[error("the entry array is past the end of the disk")]
     ArrayPastEnd,

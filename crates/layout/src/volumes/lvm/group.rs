@@ -79,7 +79,7 @@ impl Group {
         let mut group = Self::default();
         let mut path: Vec<&str> = Vec::new();
         let broken = |at: usize, expected: &str| {
-            format!("its metadata cannot be read from byte {at} on: expected {expected}")
+            format!("the metadata cannot be read from byte {at} on: expected {expected}")
         };
         for event in Events::new(text) {
             match event {
@@ -88,7 +88,8 @@ impl Group {
                     group.open(&path);
                 }
                 Ok(Event::Open(name)) => {
-                    let remark = format!("its metadata is nested too deeply at section {}", printable(name));
+                    let remark =
+                        format!("the sections of the metadata are nested too deeply, at {}", printable(name));
                     group.remarks.push(remark);
                     break;
                 }
@@ -101,13 +102,17 @@ impl Group {
             }
         }
         if group.name.is_empty() {
-            return Err(group.remarks.pop().unwrap_or_else(|| "it contains no volume group".to_owned()));
+            return Err(group
+                .remarks
+                .pop()
+                .unwrap_or_else(|| "the metadata contains no volume group".to_owned()));
         }
         if !path.is_empty() && group.remarks.is_empty() {
             group.remarks.push(broken(text.len(), "}"));
         }
         if group.items > MAX_ITEMS {
-            let remark = format!("its metadata lists more than {MAX_ITEMS} items; the rest are left out");
+            let remark =
+                format!("the metadata lists more than {MAX_ITEMS} items, of which the rest were not read");
             group.remarks.push(remark);
         }
         for logical in &mut group.logical {

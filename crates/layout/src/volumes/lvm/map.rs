@@ -160,21 +160,28 @@ impl<'g> Mapper<'g> {
         let mut remarks = Vec::new();
         let first = logical.segments.first().map(|segment| segment.kind.as_str()).unwrap_or_default();
         match first {
-            "thin" => {
-                remarks.push("a thin volume: its pool maps its blocks, and straddle does not read that map")
+            "thin" => remarks.push(
+                "the blocks of this thin volume are mapped by its pool, and straddle does not read that map",
+            ),
+            "thin-pool" | "cache-pool" => {
+                remarks.push("the contents of this pool belong to its thin volumes")
             }
-            "thin-pool" | "cache-pool" => remarks.push("a pool, whose contents belong to its thin volumes"),
-            "snapshot" => remarks.push("a snapshot, which stores only the changes since it was taken"),
-            "cache" | "writecache" => remarks.push("a cached volume: recent writes may be only in the cache"),
+            "snapshot" => remarks.push("this snapshot stores only what has changed since it was taken"),
+            "cache" | "writecache" => {
+                remarks.push("the volume is cached, so recent writes may be only in the cache")
+            }
             _ if is_followed(first) && start.is_none() => {
-                remarks
-                    .push("it does not start on this physical volume, so its contents are not visible here");
+                remarks.push(
+                    "the volume does not start on this physical volume, so its contents are not visible here",
+                );
             }
             _ if is_followed(first) => {}
-            _ => remarks.push("unknown segment type, so its contents are not read"),
+            _ => remarks.push("the volume has an unknown segment type, so its contents were not read"),
         }
         if self.steps.get() == 0 {
-            remarks.push("the volumes of this group refer to each other too often, so not all are listed");
+            remarks.push(
+                "the volumes of this group refer to each other too often, so not all volumes are listed",
+            );
         }
         remarks.into_iter().map(str::to_owned).collect()
     }

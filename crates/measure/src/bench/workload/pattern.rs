@@ -188,10 +188,10 @@ pub struct ForeignParameter {
 }
 
 impl ForeignParameter {
-    /// Returns the reason, such as `is for random-write and random-read, not for dd`.
+    /// Returns the reason, such as `applies only to random-write and random-read, not to dd`.
     pub fn reason(&self) -> String {
         let of = Pattern::ALL.iter().filter(|pattern| pattern.has(self.parameter));
         let names: Vec<&str> = of.map(|pattern| pattern.name).collect();
-        format!("is for {}, not for {}", names.join(" and "), self.pattern)
+        format!("applies only to {}, not to {}", names.join(" and "), self.pattern)
     }
 }

@@ -89,7 +89,10 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
         return Ok(Restored::Incomplete);
     }
     let Some(header) = decoded::<Header>(&read(file, 0, HEADER).map_err(failed("read"))?) else {
-        return Err(set_aside(path, "its header is unreadable, so its target is unknown".to_owned()));
+        return Err(set_aside(
+            path,
+            "the header of the journal cannot be read, so its target is unknown".to_owned(),
+        ));
     };
     let areas = areas(file, &header).map_err(|source| match source.kind() {
         io::ErrorKind::InvalidData => set_aside(path, format!("{source}, of {}", header.target.display())),
@@ -287,10 +290,12 @@ impl Restoring<'_> {
         let lost = if self.lookout.has_made_wait() || under_way == 0 {
             String::new()
         } else {
-            format!("; at most {under_way} bytes that it wrote in that time may have been overwritten")
+            format!(
+                "; at most {under_way} bytes that the program wrote in that time may have been overwritten"
+            )
         };
         let tried = if self.lookout.is_kept() { ", or tried to," } else { "" };
-        let by = format!("another program opened it{tried} while it was being {done}{lost}");
+        let by = format!("another program opened the target{tried} while it was being {done}{lost}");
         Err(in_use(self.opened, self.path, by))
     }
 

@@ -107,7 +107,7 @@ fn what_is_behind_a_loop_device_is_claimed_with_it() {
     drop(opened);
     let other = claim().unwrap();
     let refused = Opened::open(&second.0, Access::Claim, Io::Buffered).map(drop).unwrap_err();
-    assert!(refused.to_string().contains("the device below it"), "{refused}");
+    assert!(refused.to_string().contains("the device below the target"), "{refused}");
     drop(other);
     assert!(Opened::open(&second.0, Access::Claim, Io::Buffered).is_ok());
 }

@@ -148,7 +148,7 @@ fn verdicts_say_since_when_and_how_much() {
     let cases = [
         (
             verdict(came(Seen::Opened), true, vec![]),
-            &["00:00:21 UTC", "nothing that others wrote is lost"][..],
+            &["00:00:21 UTC", "no data of other programs was lost"][..],
         ),
         (
             verdict(came(Seen::Opened), false, vec![]),

@@ -35,7 +35,7 @@ impl Journal {
     pub(super) fn complete(&self, disks: &mut Disks<'_>) -> Result<()> {
         let title = Title::of(&self.body(disks)?).encode();
         if name(self.layout.place, &title) != self.name {
-            return Err(RelocateError::damaged("its header cannot be reconstructed"));
+            return Err(RelocateError::damaged("the header of the journal cannot be reconstructed"));
         }
         self.put(disks, self.layout.bodies(), &self.padded_body(disks)?)?;
         self.put(disks, self.layout.titles(), &self.padded(&title))

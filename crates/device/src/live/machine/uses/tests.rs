@@ -139,8 +139,8 @@ fn the_users_of_a_file_are_those_of_any_of_its_names() {
     let (_folder, machine) = machine(&files);
     let file = Backing::File(None, PathBuf::from("/srv/disk.img"));
     let wanted = [
-        "it is the backing file of /dev/loop0",
-        "it is the backing file of /dev/loop1",
+        "the file is the backing file of /dev/loop0",
+        "the file is the backing file of /dev/loop1",
         "loop1 is mounted at /mnt",
     ];
     assert_eq!(machine.uses_of_file(&file), wanted);
