@@ -217,11 +217,9 @@ pub enum MoveError {
     )]
     JournalExists(PathBuf),
     #[error(
-        "no unfinished move found: the move is complete, was rolled back, or never began; 'straddle check' \
-         shows where the partitions are. If the journal is in a file, name it with --journal. If 'straddle \
-         check' reports a damaged table, first repair it with the commands that it prints. If another \
-         program has overwritten the table during a move, use --restore-table FILE, which searches the whole \
-         disk for the journal"
+        "no unfinished move found: the move is complete, was rolled back, or never began ('straddle check' \
+         shows where the partitions are). Name a journal in a file with --journal. If another program has \
+         replaced the partition table since the move stopped, add --restore-table FILE"
     )]
     Nothing,
     #[error("{0}")]
