@@ -62,7 +62,7 @@ pub enum LineError {
     Missing { column: &'static str, fields: usize },
     #[error("{column} = {value:?}: {reason}")]
     Field { column: &'static str, value: String, reason: &'static str },
-    #[error("the line is longer than {limit} bytes, which is longer than in any known trace format")]
+    #[error("the line is longer than {limit} bytes; no known trace format has such long lines")]
     Long { limit: usize },
     #[error("the trace has more than {most} volumes; check the volume column")]
     Volumes { most: usize },

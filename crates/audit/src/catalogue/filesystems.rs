@@ -65,8 +65,8 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
     why: "mkfs derives these hints from the device's I/O sizes and stores them. Multiples of the chunk and \
           the stripe are correct hints. The hints become wrong when the array is reshaped or the file system \
           is copied to another device.",
-    cost: "The allocator optimises for the wrong layout. Metadata accumulates on one member, and writes of \
-           whole stripes become partial writes.",
+    cost: "The allocator optimises for the wrong layout. Metadata accumulates on one member, and \
+           full-stripe writes become partial-stripe writes.",
     fix: "For ext4, run tune2fs -E stride=,stripe_width=. For XFS, mount with -o sunit=,swidth=.",
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
 };

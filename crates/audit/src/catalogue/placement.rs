@@ -15,8 +15,8 @@ pub(super) const START_STRADDLES: Definition = Definition {
     why: "File systems write 4 KiB blocks, laid out from the partition's start. If the start is inside a \
           physical sector, every block straddles two sectors. A drive can write only whole sectors, so for \
           each block it must read both sectors, modify part of each, and write both back. The check takes \
-          the device's alignment offset into account, so it is also correct for a drive whose first address \
-          is inside a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned \
+          the device's alignment offset into account, so it is also correct for a drive whose LBA 0 is not at \
+          the start of a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned \
           start that the kernel reports. If all data is aligned as a result, S056 is reported instead.",
     cost: "In published tests on 5400 and 7200 rpm 512e disks, small writes took about 3 times as long. In \
            the worst case, they took 62 times as long (a 4 KiB write every 16 KiB on a WD20EARS took 1217 s \

@@ -45,7 +45,7 @@ pub(super) const GPT_UNUSABLE: Definition = Definition {
     what: "The disk has a GPT, but neither copy passes its checks.",
     why: "Both copies were overwritten, or the image is truncated.",
     cost: "No tool sees any partition.",
-    fix: "Restore the table from a backup, or search for the partitions' contents.",
+    fix: "Restore the table from a backup, or find the partitions by the signatures of their contents.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -85,8 +85,8 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     why: "Either the MBR or the GPT was overwritten by wipefs, dd or a boot loader.",
     cost: "No partition is found, or different programs find different ones. The kernel reads a GPT only if \
            there is a protective MBR. Without a GPT, the disk seems to hold one large unknown partition.",
-    fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the table from a \
-          backup, or search for the partitions' contents. If there are two tables, remove the leftover one.",
+    fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the \
+          partition table from a backup. If there are two tables, remove the leftover one.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 

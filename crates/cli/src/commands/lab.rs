@@ -134,7 +134,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Effect of a power cut on the physical sector being written, including all its logical sectors.
+    /// Effect of a power cut on the physical sector being written, and so on all its logical sectors.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub tear: TearName,
 

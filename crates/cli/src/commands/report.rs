@@ -181,7 +181,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
             tally.errors,
             tally.warnings,
         ),
-        None => "no disk with data was checked.".to_owned(),
+        None => "none of them holds data.".to_owned(),
     };
     let mut lines =
         vec![format!("{}, {}: {verdict}", plural(hosts.len(), "host"), plural(tally.disks, "disk"))];
