@@ -209,10 +209,13 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
     refused(&["random-write", "drive:wd10ears,jumper=off"], "jumper=on");
     refused(
         &["random-write", drive, "--stride", "4096"],
-        "--stride is for strided-write, not for random-write",
+        "--stride applies only to strided-write, not to random-write",
     );
-    refused(&["dd", drive, "--seed", "1"], "--seed is for random-write and random-read, not for dd");
-    refused(&["random-read", drive, "--sync", "flush"], "--sync is for random-write and strided-write");
+    refused(&["dd", drive, "--seed", "1"], "--seed applies only to random-write and random-read, not to dd");
+    refused(
+        &["random-read", drive, "--sync", "flush"],
+        "--sync applies only to random-write and strided-write",
+    );
     refused(&["random-write", drive, "--size", "1000"], "512-byte logical sector");
     refused(&["random-write", drive, "--start", "2TiB"], "ends at byte 1000204886016");
     refused(&["strided-write", drive, "--stride", "1GiB"], "ends at byte 1000204886016");

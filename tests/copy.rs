@@ -105,8 +105,8 @@ fn what_must_not_be_written_is_refused() {
         ("hard", "the source of the copy"),
         ("soft", "the source of the copy"),
         ("small.img", "too small"),
-        ("used.img", "it holds ext4"),
-        ("before.img", "it holds an MBR, partition 1 (ntfs"),
+        ("used.img", "holds ext4"),
+        ("before.img", "holds an MBR, partition 1 (ntfs"),
     ] {
         let (status, text) = straddle(folder, &["realign", "xp.img", "--to", new]);
         assert!(status == 4 && text.contains(says), "{new}: {status} {text}");

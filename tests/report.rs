@@ -82,7 +82,7 @@ fn audits_are_counted() {
     let said = tools::run::flat(&text(&out.stdout));
     assert!(said.contains("2 of the 4 checked disks that hold data are misaligned (50.0 %): "), "{said}");
     assert!(
-        said.contains("Cost, modelled on wd10ears")
+        said.contains("Cost (modelled on wd10ears)")
             && said.contains("3 hosts listed by file name: their audits have no host name.")
             && said.contains("not listed: 1 host without errors or warnings"),
         "{said}"

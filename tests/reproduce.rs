@@ -53,8 +53,11 @@ fn every_misaligned_offset_costs_the_same_and_512n_has_none() {
 fn the_text_has_ours_the_published_figure_and_what_was_not_run() {
     let brief = straddle(&["reproduce", "miller-2010", "afd-2019", "--model-only"]).out;
     assert!(brief.starts_with("7 of 7 published figures and ratios are within their limits.\n"), "{brief}");
+    let compared =
+        "Compared: 7 of 29. Within 20 %: 7 of 7, all fitted: the model was adjusted to match them.";
+    assert!(tools::flat(&brief).contains(compared), "{brief}");
     assert!(
-        brief.contains("\nCompared: 7 of 29. Within 20 %: 7 of 7 fitted and 0 of 0 predicted.\n"),
+        brief.contains("\n  Misaligned accesses take 3.017 to 3.068 times as long as aligned ones.\n"),
         "{brief}"
     );
     assert!(brief.lines().all(|line| line.chars().count() <= 80), "{brief}");

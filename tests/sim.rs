@@ -91,7 +91,7 @@ fn what_is_wrong_with_a_trace_is_reported_with_its_line() {
         (
             "end.csv",
             format!("{header}0,R,9999999999999488,512\n"),
-            "end.csv:2: byte 9999999999999488, length 512: past the end",
+            "end.csv:2: byte 9999999999999488, length 512: the request extends past the end",
         ),
     ] {
         let trace = file(&dir, name, &text);

@@ -165,10 +165,8 @@ fn check_says_how_far_it_is_and_how_to_go_on() {
         let journal = &realign["journal"]["unallocated"]["start_bytes"];
         assert_eq!(&finding["offset_bytes"], journal, "{finding}");
         let total: u64 = list(&realign, "moves").iter().map(|one| number(&one["from"], "size_bytes")).sum();
-        assert!(
-            word(&finding, "message").contains(&format!(" of {total} bytes have been moved")),
-            "{finding}"
-        );
+        let moved = format!(" of {} have been moved", straddle_units::ByteCount::new(total));
+        assert!(word(&finding, "message").contains(&moved), "{finding}");
         assert_eq!(finding["severity"], "error");
         for partition in list(&report, "partitions") {
             assert_eq!(partition["verdict"], "unfinished_move", "{partition}");

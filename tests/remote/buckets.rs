@@ -150,7 +150,11 @@ fn a_wrong_answer_in_a_bucket_is_an_error() {
             let run = store.check(dir.path(), &server, bucket, "disk.img");
             assert_eq!(run.code, 3, "{}", run.all());
             let error = word(&run.targets()[0], "error");
-            assert!(error.starts_with("byte ") && error.contains(said), "{} {bucket}: {error}", store.scheme);
+            assert!(
+                error.starts_with("cannot fetch byte ") && error.contains(said),
+                "{} {bucket}: {error}",
+                store.scheme
+            );
         }
         let mut command = store.command(dir.path(), &server);
         let url = format!("{}://stalls/disk.img", store.scheme);

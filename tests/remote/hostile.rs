@@ -96,7 +96,11 @@ fn each_wrong_answer_has_an_error_and_holds_up_no_other() {
     assert_eq!(targets.iter().map(|target| word(target, "target")).collect::<Vec<_>>(), urls);
     for (target, (_, wanted)) in targets.iter().zip(ENDS) {
         let error = word(target, "error");
-        assert!(error.contains(wanted) && error.starts_with("byte "), "{}: {error}", target["target"]);
+        assert!(
+            error.contains(wanted) && error.starts_with("cannot fetch byte "),
+            "{}: {error}",
+            target["target"]
+        );
         assert_eq!(target["status"], "failed");
         let complaint = format!("straddle: {}: {error}", word(target, "target"));
         assert!(run.err.contains(&complaint), "{complaint} is not in {}", run.err);

@@ -325,7 +325,7 @@ pub(crate) fn after(context: &Context<'_>) -> String {
     let mut said = BTreeSet::new();
     let all = planned.iter().flat_map(|planned| &planned.after);
     all.filter(|(_, what)| said.insert(*what))
-        .map(|(number, what)| format!("; partition {number}: {what}"))
+        .map(|(number, what)| format!("; after the move, partition {number}: {what}"))
         .collect()
 }
 
@@ -447,7 +447,7 @@ impl Stage {
         match self {
             Self::NotBegun => "no data has been moved yet".to_owned(),
             Self::Moving { done, total } => {
-                format!("{} of {} bytes have been moved", done.get(), total.get())
+                format!("{done} of {total} have been moved")
             }
             Self::Moved => "all data has been moved, but the new table has not been written yet".to_owned(),
             Self::RollingBack => "it is being rolled back".to_owned(),

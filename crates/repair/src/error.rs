@@ -6,8 +6,9 @@ use straddle_units::{ByteCount, ByteOffset};
 use crate::plan::Format;
 
 pub(crate) const UNFINISHED: &str = "a move of partitions on this disk or a copy to this disk is unfinished; \
-                                     complete the move with 'straddle resume', revert it with 'straddle \
-                                     resume --rollback', or repeat the copy with 'straddle apply'";
+                                     complete the move with 'straddle resume TARGET', revert it with \
+                                     'straddle resume TARGET --rollback', or repeat the copy with 'straddle \
+                                     apply'";
 
 /// Why a request cannot become a plan, each as a sentence. Nothing was written.
 #[derive(Debug, thiserror::Error)]

@@ -114,11 +114,12 @@ pub(crate) struct CheckArguments {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Assume this kind of drive, regardless of what a device reports: 512n, 512e, 4kn,
-    /// key=size[,key=size...], or a modelled drive.
+    /// Assume this kind of drive, regardless of what a device reports: 512n, 512e or 4kn, sizes, or both
+    /// (4kn,chunk=512KiB), or a modelled drive.
     ///
-    /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
-    /// atomic-boundary. TARGET=TOPOLOGY applies only to that target, and can be repeated.
+    /// The keys of sizes are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
+    /// atomic-boundary. For RAID 5 and 6, specify the stripe (the chunk times the number of data disks) as
+    /// well. TARGET=TOPOLOGY applies only to that target, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::topologies(crate::target::assumed),
         hide_possible_values = true)]
     pub(crate) assume: Vec<Assumed>,

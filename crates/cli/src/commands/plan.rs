@@ -32,6 +32,7 @@ Examples:
   straddle plan sdb --table mbr --part 20GiB,boot --part rest,role=logical
   straddle plan sdb --add 10GiB,type=swap --delete 3 --grow 2
   straddle plan disk.img --assume stripe=192KiB --table gpt --part rest
+  straddle plan sdb --assume 4kn,chunk=512KiB --table gpt --part rest
   straddle plan disk.img --table gpt --part 64MiB,start=34s --allow-misaligned
   straddle plan disk.img --relocate-backup            # the disk has grown
   straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure

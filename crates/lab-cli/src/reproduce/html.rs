@@ -15,7 +15,7 @@ use straddle_lab::reproduce::policy::Band;
 
 use crate::reproduce::json::{Fitted, Reproduced, ReproducedExperiment, fitted};
 use crate::reproduce::text::{
-    band as text_of_band, is_lab_left_out, joint, measure, misses, nothing_compared, origin_word,
+    band as text_of_band, found, is_lab_left_out, joint, measure, misses, nothing_compared, origin_word,
 };
 use straddle_cli::output::plural;
 use straddle_cli::target;
@@ -70,6 +70,9 @@ fn section(reproduced: &ReproducedExperiment) -> String {
     let mut text = format!("<section>\n<h2 id=\"{name}\">{title} <code>{name}</code></h2>\n");
     for source in &experiment.sources {
         text += &published(source);
+    }
+    if let Some(found) = found(reproduced) {
+        text += &paragraph(&found, "");
     }
     if let Some(notes) = &experiment.notes {
         text += &paragraph(notes, "");

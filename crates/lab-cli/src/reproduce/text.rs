@@ -45,6 +45,10 @@ pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
     let mut text = summary(reproduced);
     for experiment in &reproduced.experiments {
         text.push('\n');
+        text += &title(&experiment.experiment);
+        if let (Some(found), 2..) = (found(experiment), reproduced.experiments.len()) {
+            let _ = writeln!(text, "{}", wrap(&found, "  "));
+        }
         text += &outcome(experiment, is_verbose);
     }
     text
@@ -52,7 +56,7 @@ pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
 
 fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
     let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
-    let mut text = title(experiment);
+    let mut text = String::new();
     let _ = writeln!(text, "{}", wrap(&verdict(reproduced), "  "));
     if is_verbose {
         text += &sources(experiment);
@@ -225,6 +229,28 @@ pub(crate) fn nothing_compared(is_lab_left_out: bool) -> String {
     }
 }
 
+/// Returns what misalignment costs, modelled and published.
+pub(crate) fn found(reproduced: &ReproducedExperiment) -> Option<String> {
+    let arms = reproduced.outcome.iter().flat_map(|outcome| &outcome.steps).flat_map(|step| &step.arms);
+    let models = arms.flat_map(|arm| &arm.figures).filter_map(|compared| compared.ratio.as_ref());
+    let models = models.map(|ratio| (Some(ratio.modelled), ratio.published));
+    let labs = reproduced.lab_steps().flat_map(|(_, outcome)| &outcome.compared);
+    let labs = labs.filter(|compared| compared.unit.is_none());
+    let ratios: Vec<(Option<f64>, Option<f64>)> =
+        models.chain(labs.map(|compared| (compared.ours, Some(compared.published)))).collect();
+    let modelled = range(ratios.iter().filter_map(|ratio| ratio.0))?;
+    let published = range(ratios.iter().filter_map(|ratio| ratio.1)).filter(|_| reproduced.judged);
+    let published = published.map_or_else(String::new, |range| format!(" (published: {range})"));
+    Some(format!("Misaligned accesses take {modelled} times as long as aligned ones{published}."))
+}
+
+/// Returns the range of these values, with three digits.
+fn range(values: impl Iterator<Item = f64> + Clone) -> Option<String> {
+    let lowest = number(values.clone().min_by(f64::total_cmp)?);
+    let highest = number(values.max_by(f64::total_cmp)?);
+    Some(if lowest == highest { lowest } else { format!("{lowest} to {highest}") })
+}
+
 fn verdict(reproduced: &ReproducedExperiment) -> String {
     let Some(limit) = reproduced.limit() else {
         return "Not compared: the published figures are for another drive.".to_owned();
@@ -319,8 +345,14 @@ fn summary(reproduced: &Reproduced) -> String {
         duration(tally.seconds),
         duration(reproduced.wall.as_secs_f64())
     );
-    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&verdict, "")));
-    for line in joint::about(&reproduced.judged).into_iter().chain([ran]) {
+    let found = match &reproduced.experiments[..] {
+        [one] => found(one),
+        _ => None,
+    };
+    let mut lines = found.into_iter().chain([verdict]);
+    let heading = lines.next().unwrap_or_default();
+    let mut text = format!("{}\n", paint(style::HEADING, &wrap(&heading, "")));
+    for line in lines.chain(joint::about(&reproduced.judged)).chain([ran]) {
         let _ = writeln!(text, "{}", wrap(&line, ""));
     }
     text

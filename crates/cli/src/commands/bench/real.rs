@@ -200,7 +200,7 @@ pub(crate) fn refused(error: SessionError, named: Option<&Path>) -> anyhow::Erro
     use AreaError::{Damaged, Full, NoTable};
     match error {
         SessionError::Area(error @ (NoTable { .. } | Damaged { .. } | Full { .. })) => RefusedError(format!(
-            "{error}; with --used, bench also measures areas that hold data, and restores their contents"
+            "{error}; with --used, areas that hold data are also measured, and their contents restored"
         ))
         .into(),
         SessionError::Open(OpenError::NotNamed { path, again }) => {

@@ -332,7 +332,10 @@ pub(super) fn verdict(sweep: &Sweep) -> Vec<String> {
     } else {
         "Measure more writes (--count), or flush each one (--sync flush)."
     };
-    let taken = of_offsets(&absorbed);
+    let taken = match absorbed.len() {
+        count if count == sweep.arms().len() && count > 2 => format!("all {count} offsets"),
+        _ => of_offsets(&absorbed),
+    };
     vec![format!("Inconclusive: the drive's buffer absorbed the writes at {taken}."), more.to_owned()]
 }
 

@@ -93,9 +93,15 @@ fn findings(audited: &Examined, verbose: bool) -> String {
         text += &group_text(audited, &group, verbose);
         listed = rest;
     }
-    let hidden = match notes(audited) {
-        notes @ 1.. if !verbose => format!("{} not shown (-v).  ", plural(notes, "note")),
-        _ => String::new(),
+    let hidden = match (followers(audited), notes(audited)) {
+        (0, 0) => String::new(),
+        _ if verbose => String::new(),
+        (0, notes) => format!("{} not shown (-v).  ", plural(notes, "note")),
+        (following, notes) => {
+            let following = format!("{} with the same cause", plural(following, "finding"));
+            let notes = if notes == 0 { String::new() } else { format!(" and {}", plural(notes, "note")) };
+            format!("{following}{notes} not shown (-v).  ")
+        }
     };
     if let Some(worst) = first {
         let why = format!("{hidden}Why: straddle explain {}", worst.rule.code);
@@ -118,7 +124,13 @@ fn is_note(finding: &Finding) -> bool {
 }
 
 fn notes(audited: &Examined) -> usize {
-    audited.reported().filter(|(finding, _)| is_note(finding)).count()
+    audited.reported().filter(|(finding, _)| is_note(finding)).count() - followers(audited)
+}
+
+/// The number of errors and warnings that are not shown, because the fix of another finding solves them.
+fn followers(audited: &Examined) -> usize {
+    let follows = |finding: &Finding| finding.severity > Severity::Advice && is_note(finding);
+    audited.reported().filter(|(finding, _)| follows(finding)).count()
 }
 
 fn verdict(audited: &Examined, verbose: bool) -> String {
@@ -357,8 +369,11 @@ fn format(audited: &Examined, detail: bool) -> String {
         format if detail && format != SectorFormat::Native512 => format!("{format} ({sizes})"),
         format => format.to_string(),
     };
-    let is_assumed = *topology.physical.source() == Source::Assumed;
-    if is_assumed { format!("assumed {format}") } else { format }
+    match topology.physical.source() {
+        Source::Assumed => format!("assumed {format}"),
+        Source::Measured => format!("measured {format}"),
+        _ => format,
+    }
 }
 
 fn table(audited: &Examined) -> Option<String> {

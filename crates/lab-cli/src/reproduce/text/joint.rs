@@ -61,12 +61,14 @@ pub(crate) fn judged(judged: &JudgedFigures) -> String {
 
 fn compared(totals: &Totals, published: usize) -> String {
     let Totals { figures, fitted, own, own_predicted, .. } = totals;
-    format!(
-        "Compared: {figures} of {published}. Within 20 %: {} of {fitted} fitted and {own_predicted} of {} \
-         predicted.",
-        own - own_predicted,
-        figures - fitted
-    )
+    let within = match (*fitted, figures - fitted) {
+        (_, 0) => format!("{own} of {figures}, all fitted: the model was adjusted to match them"),
+        (0, _) => format!("{own} of {figures}, all predicted"),
+        (_, predicted) => {
+            format!("{} of {fitted} fitted and {own_predicted} of {predicted} predicted", own - own_predicted)
+        }
+    };
+    format!("Compared: {figures} of {published}. Within 20 %: {within}.")
 }
 
 /// Returns how many figures are reproduced with policies that they did not decide about.
