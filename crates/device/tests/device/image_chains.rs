@@ -274,7 +274,7 @@ fn only_its_own(child: &Image) {
     assert_eq!(read(child, start + 7 * 512, 3 * 512).unwrap(), vec![0xEE; 1536]);
     for at in [0, start + 512, start + 10 * 512] {
         let error = read(child, at, 512).unwrap_err();
-        assert!(error.contains("needs the parent") && error.starts_with(&format!("byte {at} of")), "{error}");
+        assert!(error.contains("needs the parent") && error.contains(&format!("byte {at} of")), "{error}");
     }
 }
 

@@ -490,7 +490,7 @@ fn a_stored_plan_that_would_destroy_something_is_refused() {
         assert!(common::edited(&realign, edit).is_err(), "{path}");
     }
     let other = realign.to_json().unwrap().replacen("\"schema\": 2", "\"schema\": 3", 1);
-    assert!(Realign::from_json(&other).unwrap_err().to_string().contains("version is 3"));
+    assert!(Realign::from_json(&other).unwrap_err().to_string().contains("has schema version 3"));
 }
 
 /// Draws a disk with primary partitions, most of them misaligned, some with unused tails.

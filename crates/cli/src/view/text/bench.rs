@@ -406,8 +406,8 @@ fn state(sweep: &Sweep) -> Option<String> {
     let collected: u64 = collected.map(|counters| counters.gc_write_bytes).sum();
     let state = match collected {
         0 => {
-            "No flash was garbage-collected during the run; to measure the steady state of long random \
-             writes, add steady=on to the drive's name."
+            "The drive was fresh: no flash was garbage-collected. For the cost of long random writes, add \
+             steady=on to the drive's name."
         }
         _ => "The flash was in the steady state, with garbage collection.",
     };
