@@ -307,8 +307,8 @@ pub(crate) struct FormatArguments {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
-    /// Drive to align for: 512n, 512e or 4kn, sizes, or both (4kn,chunk=512KiB), or a modelled drive. The keys
-    /// are those of `straddle check --assume`.
+    /// Drive to align for: a sector format (512n, 512e or 4kn), KEY=SIZE pairs, both (4kn,chunk=512KiB), or a
+    /// modelled drive. The keys are those of `straddle check --assume`.
     #[arg(long, value_name = "TOPOLOGY", value_parser = target::topologies(target::assume), hide_possible_values = true)]
     pub(crate) assume: Option<Assume>,
 

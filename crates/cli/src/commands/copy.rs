@@ -31,16 +31,17 @@ use crate::{output, output_file, target};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Instead of moving in place, copy everything to this disk or image, with aligned starts. TARGET, the
-    /// source, is opened read-only.
+    /// Instead of moving partitions in place, copy everything to this disk or image, with aligned starts.
+    /// TARGET, the source, is opened read-only.
     ///
     /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),
           conflicts_with_all = ["partition", "start", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
-    /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a
-    /// boot loader. With --to: allow overwriting the contents of the new disk. Overwritten data is lost.
+    /// Allow overwriting non-zero data in unallocated space, such as a boot loader or the remains of a
+    /// deleted partition. With --to: allow overwriting the contents of the new disk. Overwritten data is
+    /// lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
