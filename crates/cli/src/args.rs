@@ -165,7 +165,7 @@ pub(crate) enum Command {
     Explain(Box<ExplainArguments>),
     /// Plan an aligned partition table.
     Plan(Box<PlanArguments>),
-    /// Plan to move misaligned partitions, with their data.
+    /// Plan how to move misaligned partitions with their data.
     Realign(Box<RealignArguments>),
     /// Carry out a plan: write a table, move partitions, or copy a disk.
     Apply(Box<ApplyArguments>),

@@ -37,7 +37,7 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     why: "For each isolated 4 KiB write, an SSD with 16 KiB units reads and rewrites the rest of the unit. \
           The SSD's cache merges only writes that arrive close together in time.",
     cost: "Small random writes cause up to (unit / block) times as many flash writes. The finding is a \
-           warning for blocks and sectors smaller than 4 KiB, because larger blocks are possible.",
+           warning for blocks and sectors smaller than 4 KiB, because larger ones are possible.",
     fix: "Use larger blocks if the file system supports them (XFS with large block sizes, bigalloc \
           clusters), or larger writes.",
     sources: &["NVM Express NVM Command Set specification, NPWG"],

@@ -39,8 +39,8 @@ pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. The \
            rule also covers the data of a thin pool, the copy-on-write store of a snapshot, and a cache.",
     why: "If the extent size is not a multiple of the physical sector (vgcreate -s 1k), segments may start \
-          anywhere. In a concatenation, each segment starts where the previous one ends. The kernel checks \
-          only the starts of segments on their devices, and reports an alignment offset of 0.",
+          anywhere. When segments are concatenated, each one starts where the previous one ends. The kernel \
+          checks only where each segment starts on its device, and reports an alignment offset of 0.",
     cost: "Blocks in that segment span two sectors (see S001).",
     fix: "Use 4 MiB extents, then move the volume (pvmove).",
     sources: &[

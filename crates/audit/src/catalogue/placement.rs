@@ -200,6 +200,6 @@ pub(super) const DOS_START: Definition = Definition {
           32256, 3584 bytes past a 4096-byte boundary.",
     cost: "The same as S001 on a drive with 4096-byte sectors; nothing on a 512n drive, or on one whose \
            alignment offset aligns sector 63.",
-    fix: "See S001. On a disk with such a partition, fdisk does not align later partitions by itself.",
+    fix: "See S001. On a disk with such a partition, fdisk does not align later partitions automatically.",
     sources: &["util-linux 2.18 release notes", "Documentation of fdisk(8), DOS-compatible mode"],
 };

@@ -185,8 +185,8 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
            --to, straddle apply --from). The first sector of the disk then holds a marker in place of the \
            table.",
     why: "Part of the data is still at its old position, and part is at the new position. The journal \
-          records which is which. With either the old or the new table, other programs could overwrite data \
-          that is still needed.",
+          records which is which. With either the old or the new table in place, other programs could \
+          overwrite data that is still needed.",
     cost: "The partitions cannot be used until the move is finished. No data is lost, because the move can \
            be completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \

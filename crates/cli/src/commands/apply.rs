@@ -74,7 +74,7 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "FORMAT", requires = "from")]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
-    /// With --from: allow opening this backing, parent or extent file if an image refers to it. Can be
+    /// With --from: allow this backing, parent or extent file to be opened if an image refers to it. Can be
     /// repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "from")]

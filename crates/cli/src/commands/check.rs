@@ -136,7 +136,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read only partition tables with this logical sector size [default: detected].
+    /// Look only for partition tables with this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -156,7 +156,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Allow opening this backing, parent or extent file if an image refers to it. Can be repeated.
+    /// Allow this backing, parent or extent file to be opened if an image refers to it. Can be repeated.
     ///
     /// By default, other files that an image refers to are not opened.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,

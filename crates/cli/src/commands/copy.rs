@@ -45,7 +45,7 @@ pub(crate) struct CopyArguments {
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// With --to: allow opening this backing, parent or extent file if an image refers to it. Can be
+    /// With --to: allow this backing, parent or extent file to be opened if an image refers to it. Can be
     /// repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "to")]

@@ -268,7 +268,7 @@ pub struct ServeArguments {
     pub vhost_user: Vec<PathBuf>,
 
     /// Keep the contents in this file [default: in memory]. If the file does not exist, it is created;
-    /// otherwise it must have the size of the drive.
+    /// otherwise it must be as large as the drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub store: Option<PathBuf>,
 
@@ -384,9 +384,9 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Score each read-modify-write policy on all published figures of a drive, and choose one policy for
-    /// each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts). Parts
-    /// that are in no RESULT are run now, if they need no guest.
+    /// Score each read-modify-write policy against all published figures of a drive, and choose one policy
+    /// for each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts).
+    /// Parts that no RESULT contains are run now if they need no guest.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,

@@ -37,11 +37,11 @@ Examples:
   straddle plan disk.img --relocate-backup            # the disk has grown
   straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure
 
-PART is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the usable
-space) or rest. The keys are type, name, fs, start, role (primary, logical),
-uuid, number, attrs and boot, which takes no value. A type is linux, esp, bios,
-xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid, lvm, luks,
-msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
+PART is SIZE[,key=value...]. SIZE has the form 512MiB, 2048s (sectors), 25% (of
+the usable space) or rest. The keys are type, name, fs, start, role (primary,
+logical), uuid, number, attrs and boot, which takes no value. A type is linux,
+esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid,
+lvm, luks, msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]

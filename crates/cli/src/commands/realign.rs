@@ -152,9 +152,9 @@ pub(crate) struct ResumeArguments {
     #[arg(long)]
     pub(crate) rollback: bool,
 
-    /// Continue even if another program has replaced the partition table since the move stopped. That table
-    /// is saved to this new file, which must be on another disk. This option also accepts an older copy of
-    /// the journal, and data that has changed since the move stopped.
+    /// Continue even if another program has replaced the partition table since the move stopped. The
+    /// replacement table is saved to this new file, which must be on another disk. Also accept an older copy
+    /// of the journal, and data that has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
