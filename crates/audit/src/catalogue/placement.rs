@@ -78,7 +78,7 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
            virtual disks, Ceph images and other devices that are not known to be arrays, and from thin \
            pools, whose hint is their chunk size.",
     why: "minimum_io_size is the smallest request that the device handles without a penalty. The minimum I/O \
-          size is larger than the physical sector if the device is an array, which reports its chunk, or \
+          size is larger than the physical sector if the device is an array (which reports its chunk) or \
           maps addresses in larger units. dm-thin allocates and copies whole chunks, but writing part of a \
           chunk causes no read.",
     cost: "A request meant to cover one unit covers parts of two. A RAID then accesses two members (see S005 \
@@ -122,8 +122,8 @@ pub(super) const OFF_STRIPE: Definition = Definition {
            show a difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a \
            start at sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 times (RAID 5) to \
            2.0 times (RAID 0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 times \
-           as long on RAID 5 and 1.7 times on RAID 6, but no longer on RAID 0 and 10. Random 4 KiB writes \
-           took 1.0 to 1.4 times as long, and extracting a tarball on ext4 0.9 to 1.1 times.",
+           as long on RAID 5, 1.7 times as long on RAID 6, and the same time on RAID 0 and 10. Random 4 KiB \
+           writes took 1.0 to 1.4 times as long, and extracting a tarball on ext4 0.9 to 1.1 times.",
     fix: "Start at a multiple of the full stripe (chunk times number of data members), which need not be a \
           power of two.",
     sources: &[

@@ -60,7 +60,7 @@ pub(crate) struct BenchArguments {
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
     /// On a modelled drive, each offset is measured on a fresh instance of the drive. On a real drive, the
-    /// offsets are measured in interleaved turns.
+    /// offsets take turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
