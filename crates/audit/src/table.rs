@@ -119,8 +119,8 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
     let fix = match problem {
         Problem::OtherBlockSize { table, device, .. } => return other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => Fix::advice(
-            "if the contents are in use, copy the whole disk or image again; if they are leftovers, \
-             remove them with wipefs",
+            "if the contents are in use, copy the whole disk or image again; if they are left over, \
+             erase their signatures with wipefs",
         ),
         Problem::CutShort { number: Some(number), recorded, .. } => {
             regrow(context, *number, *recorded).unwrap_or_else(|| of_rule(rules::CUT_SHORT))
@@ -322,7 +322,7 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
     Some(Fix {
         summary: format!(
             "if the contents of partition {number} are in use, grow the partition to their size; if they are \
-             leftovers of an earlier partition, remove them with wipefs"
+             left over from an earlier partition, erase their signatures with wipefs"
         ),
         commands,
         risk: Risk::Backup,

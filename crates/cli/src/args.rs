@@ -165,7 +165,7 @@ pub(crate) enum Command {
     Explain(Box<ExplainArguments>),
     /// Plan an aligned partition table.
     Plan(Box<PlanArguments>),
-    /// Plan to move misaligned partitions, with their data.
+    /// Plan how to move misaligned partitions with their data.
     Realign(Box<RealignArguments>),
     /// Carry out a plan: write a table, move partitions, or copy a disk.
     Apply(Box<ApplyArguments>),
@@ -307,8 +307,8 @@ pub(crate) struct FormatArguments {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SectorArguments {
-    /// Drive to align for: 512n, 512e or 4kn, sizes, or both (4kn,chunk=512KiB), or a modelled drive. The keys
-    /// are those of `straddle check --assume`.
+    /// Drive to align for: a sector format (512n, 512e or 4kn), KEY=SIZE pairs, both (4kn,chunk=512KiB), or a
+    /// modelled drive. The keys are those of `straddle check --assume`.
     #[arg(long, value_name = "TOPOLOGY", value_parser = target::topologies(target::assume), hide_possible_values = true)]
     pub(crate) assume: Option<Assume>,
 

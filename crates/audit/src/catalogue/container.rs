@@ -7,8 +7,8 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     what: "The image format stores the guest's blocks at file offsets that are not on a physical sector \
            boundary.",
     why: "A dynamic VHD puts a 512-byte bitmap before each block; in sparse VMDK and old VDI files, the data \
-          follows headers of arbitrary length. Blocks that are aligned in the guest then straddle sectors on \
-          the host.",
+          follows headers of arbitrary length. Blocks that are aligned in the guest then straddle sector \
+          boundaries on the host.",
     cost: "Each 4 KiB guest write becomes two partial writes on the host. A user on NetApp's forum measured \
            run times about 18 % longer.",
     fix: "Convert the image to raw, qcow2, VHDX or a fixed VHD.",

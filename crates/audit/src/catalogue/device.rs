@@ -13,7 +13,7 @@ pub(super) const KERNEL_MISALIGNED: Definition = Definition {
           that an underlying device's optimal I/O size is not a multiple of the physical sector; that case \
           is S021.",
     cost: "The same as S001, on at least one member. Devices on top of a misaligned device also report -1. \
-           If several of them are checked, the finding is reported for the lowest device, and lists the \
+           If several such devices are checked, the finding is reported for the lowest one, and lists the \
            others.",
     fix: "Align each member (check each one), then recreate the stack.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
@@ -61,9 +61,9 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
           an offset if its underlying device is misaligned.",
     cost: "Nothing by itself. However, tools that ignore alignment_offset create misaligned partitions, and \
            the partitions of any image copied to the disk are misaligned.",
-    fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper in place, because \
-          removing it would change the address of every sector, and move the misaligned partitions (straddle \
-          realign). For a stacked device, align the devices that it consists of.",
+    fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper in place (removing it \
+          would change the address of every sector), and move the misaligned partitions (straddle realign). \
+          For a stacked device, align the devices that it is built from.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
         "ATA8-ACS, IDENTIFY DEVICE word 209",
@@ -85,8 +85,8 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
     what: "The drive reports better performance for another sector size than for the current sector size of \
            the NVMe namespace.",
     why: "A namespace lists the sector sizes it can be formatted with, each with its relative performance \
-          (best, better, good, degraded). Many drives are shipped with 512-byte sectors for old systems \
-          and perform better with 4096.",
+          (best, better, good, degraded). Many drives are shipped with 512-byte sectors for old systems and \
+          perform better with 4096-byte ones.",
     cost: "The cost depends on the drive. If performance matters, measure both formats.",
     fix: "If the namespace is empty or backed up, run nvme format DEVICE --lbaf=N. THIS DESTROYS EVERYTHING \
           ON THE NAMESPACE and, if the controller formats all namespaces at once (FNA bit 0), on the whole \
@@ -102,9 +102,9 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
     title: "the drive can be set to larger sectors",
     what: "The drive's logical sectors are smaller than its physical sectors, and it can be set to larger \
            ones.",
-    why: "Many data-centre disks are sold as 512e and can be set to 4Kn. ATA drives list the sector sizes \
-          that they support in the Sector Configuration log; SCSI and SAS drives list them in VPD page B4h. \
-          If logical and physical sectors have the same size, no partition can be misaligned, and the drive \
+    why: "Many data-centre disks are sold as 512e and can be set to 4Kn. ATA drives list their supported \
+          sector sizes in the Sector Configuration log; SCSI and SAS drives list them in VPD page B4h. If \
+          logical and physical sectors have the same size, no partition can be misaligned, and the drive \
           never needs a read-modify-write.",
     cost: "Nothing, if everything on the drive is aligned and written in whole physical sectors. Otherwise, \
            the same as S001.",
@@ -128,10 +128,10 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
           accordingly. For example, cryptsetup creates LUKS2 with 4096-byte sectors only if the disk reports \
           such sectors.",
     cost: "Each small write needs a read-modify-write, in the drive (advice) or, if the guest's logical \
-           sector is smaller than the host's, on the host (a warning). Partitions aligned to 1 MiB and \
-           blocks of 4 KiB cost nothing.",
+           sector is smaller than the host's, on the host (a warning). Writes of 4 KiB blocks in partitions \
+           aligned to 1 MiB cost nothing.",
     fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> element (virsh \
-          edit), then shut the domain down and start it again. Change the logical sector size only of a disk \
+          edit), then shut the domain down and start it again. Change the logical sector size only on a disk \
           without partitions, because a partition table counts in logical sectors.",
     sources: &[
         "libvirt, Domain XML format, blockio",

@@ -6,12 +6,12 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     title: "LUKS encryption sector is smaller than the physical sector",
     what: "The encryption sector is smaller than the physical sector.",
     why: "dm-crypt reports the encryption sector as the mapping's logical sector, so layers above may write \
-          single encryption sectors. LUKS1 always uses 512 bytes; LUKS2 uses 4096 if the device reports \
-          4096-byte sectors.",
+          single encryption sectors. LUKS1 always encrypts in 512-byte sectors; LUKS2 uses 4096-byte sectors \
+          if the device reports them.",
     cost: "Each block needs eight times as many encryption calls. If a file system uses small sectors, its \
-           small writes are read-modify-writes.",
+           small writes cause read-modify-writes.",
     fix: "For LUKS2, run cryptsetup reencrypt --sector-size 4096. The data area must start and end on a \
-          4096-byte boundary. If its end does not, shrink the device first.",
+          4096-byte boundary. If the data area does not end on one, shrink the device first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 
@@ -25,7 +25,7 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
            is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
            system that a Raspberry Pi boots from). The finding is also advice for an ext or FAT file system \
            smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or \
-           more, the finding is advice because not every system can mount larger blocks.",
+           more, the finding is advice because not every system can mount a file system with larger blocks.",
     fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -35,9 +35,9 @@ pub(super) const FS_BLOCK_BELOW_UNIT: Definition = Definition {
     what: "The file system's block is at least a physical sector, but smaller than the SSD's indirection \
            unit.",
     why: "For each isolated 4 KiB write, an SSD with 16 KiB units reads and rewrites the rest of the unit. \
-          The SSD's cache merges only writes that arrive close together.",
+          The SSD's cache merges only writes that arrive close together in time.",
     cost: "Small random writes cause up to (unit / block) times as many flash writes. The finding is a \
-           warning for blocks and sectors smaller than 4 KiB, because larger blocks are possible.",
+           warning for blocks and sectors smaller than 4 KiB, because larger ones are possible.",
     fix: "Use larger blocks if the file system supports them (XFS with large block sizes, bigalloc \
           clusters), or larger writes.",
     sources: &["NVM Express NVM Command Set specification, NPWG"],
@@ -62,9 +62,9 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
     title: "stripe hints do not match the array",
     what: "The chunk or stripe recorded in the file system is not a multiple of the chunk or stripe of the \
            underlying array.",
-    why: "mkfs derives these hints from the device's I/O sizes and stores them. Multiples of the chunk and \
-          the stripe are correct hints. The hints become wrong when the array is reshaped or the file system \
-          is copied to another device.",
+    why: "mkfs derives these hints from the device's I/O sizes and stores them. Hints that are multiples of \
+          the chunk and the stripe are correct. The hints become wrong when the array is reshaped or the \
+          file system is copied to another device.",
     cost: "The allocator optimises for the wrong layout. Metadata accumulates on one member, and \
            full-stripe writes become partial-stripe writes.",
     fix: "For ext4, run tune2fs -E stride=,stripe_width=. For XFS, mount with -o sunit=,swidth=.",
@@ -97,8 +97,8 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
     what: "Database pages of the given size (--page) may not reach the drive as one atomic write.",
     why: "The device does not support atomic writes of that size, the partition's start disables them, or \
           the file system may allocate a page in two pieces.",
-    cost: "A power failure may leave a page half written. Databases protect against this by writing \
-           everything twice.",
+    cost: "A power failure may leave a page half written. Databases protect themselves against this by \
+           writing their pages twice.",
     fix: "Keep the database's protection against torn pages enabled. If the file system is the only \
           obstacle, use ext4 with page-sized clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384); Linux 6.16 \
           and later write these atomically if the device supports it.",
@@ -118,10 +118,10 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
     cost: "Windows does not boot from the partition. The finding is a warning for the active partition of an \
            MBR, and advice for other partitions (data, EFI, exFAT), where no program reads the field.",
     fix: "With the partition unmounted, write the number of its first sector to the boot sector (four bytes \
-          at byte 28) and to the copies of the boot sector. For NTFS, the copies are in the sector after the \
-          volume's last one or in the last sector of the cluster that starts there, and in the partition's \
-          last sector. For FAT32, the copy is usually in sector 6. If the partition has to be moved, move it \
-          first.",
+          at byte 28) and to the copies of the boot sector. On NTFS, one copy is in the partition's last \
+          sector, and another is just after the volume, either in the next sector or in the last sector of \
+          the cluster that starts there. On FAT32, the copy is usually in sector 6. If the partition has to \
+          be moved, move it first.",
     sources: &[
         "Microsoft FAT specification, BPB_HiddSec",
         "exFAT file system specification, PartitionOffset",
@@ -135,14 +135,14 @@ pub(super) const UNFIT: Definition = Definition {
            the device's logical sectors, or starts or ends inside a logical sector. The rule also covers a \
            LUKS2 container that ends inside an encryption sector.",
     why: "The file system or volume was created on a drive or image with 512-byte sectors, and is now on a \
-          drive with 4096-byte sectors. For example, it was copied to a 4Kn drive or into LUKS2 with \
-          4096-byte sectors, the adapter was replaced, or a member with larger sectors was added to the \
+          drive with 4096-byte sectors. For example, the file system was copied to a 4Kn drive or into LUKS2 \
+          with 4096-byte sectors, the adapter was replaced, or a member with larger sectors was added to the \
           array or volume group.",
     cost: "Linux cannot mount, open, activate or find the contents. Windows cannot mount a FAT, exFAT or \
            NTFS volume whose sector size differs from the drive's. Alignment is irrelevant here.",
     fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. To copy the files to a \
-          new file system, read the old one through losetup --sector-size 512. As a last resort, recreate \
-          the file system.",
+          new file system, read the old one through a loop device (losetup --sector-size 512). As a last \
+          resort, recreate the file system.",
     sources: &[
         "Linux block/bdev.c, sb_set_blocksize",
         "Linux fs/xfs/xfs_mount.c, xfs_readsb; fs/fat/inode.c, fat_fill_super",

@@ -6,9 +6,9 @@ pub(super) const MD_DATA_STRADDLES: Definition = Definition {
     title: "RAID member's data starts inside a physical sector",
     what: "The data of a Linux software RAID member does not start on a physical sector boundary of the \
            disk.",
-    why: "The array's data starts at the member's data offset. Misaligned offsets are caused by an explicit \
-          --data-offset in sectors, by mdadm before 3.2 (136 or 272 sectors), or by a bitmap that was moved \
-          by hand.",
+    why: "The array's data starts at the member's data offset. Misaligned offsets come from an explicit \
+          --data-offset in sectors, from mdadm before 3.2 (136 or 272 sectors), or from a bitmap that was \
+          moved by hand.",
     cost: "Every block on the array spans two sectors of this member (see S001).",
     fix: "Recreate the array with an aligned --data-offset. If the other members are aligned, it is enough \
           to remove this member and add it again.",
@@ -37,10 +37,10 @@ pub(super) const PV_DATA_STRADDLES: Definition = Definition {
 pub(super) const LV_SEGMENT_STRADDLES: Definition = Definition {
     title: "a logical volume's segment is misaligned",
     what: "A segment of a logical volume is misaligned, although the physical volume's data is aligned. The \
-           rule also covers the data of a thin pool, the store of a snapshot, and a cache.",
+           rule also covers the data of a thin pool, the copy-on-write store of a snapshot, and a cache.",
     why: "If the extent size is not a multiple of the physical sector (vgcreate -s 1k), segments may start \
-          anywhere. In a concatenation, each segment starts where the previous one ends. The kernel checks \
-          only the starts of segments on their devices, and reports an alignment offset of 0.",
+          anywhere. When segments are concatenated, each one starts where the previous one ends. The kernel \
+          checks only where each segment starts on its device, and reports an alignment offset of 0.",
     cost: "Blocks in that segment span two sectors (see S001).",
     fix: "Use 4 MiB extents, then move the volume (pvmove).",
     sources: &[
@@ -53,8 +53,8 @@ pub(super) const LUKS_PAYLOAD_STRADDLES: Definition = Definition {
     title: "LUKS payload starts inside a physical sector",
     what: "The encrypted payload of a LUKS container does not start on a physical sector boundary of the \
            disk.",
-    why: "The payload follows the header and key slots. Old versions of cryptsetup put it at 512-byte sector \
-          1032 or 2056, unless --align-payload was used.",
+    why: "The payload follows the header and key slots. Old versions of cryptsetup put the payload at \
+          512-byte sector 1032 or 2056, unless --align-payload was used.",
     cost: "Every block in the container spans two sectors (see S001).",
     fix: "Recreate the container with cryptsetup luksFormat --align-payload 2048 (LUKS1) or --offset 32768 \
           (LUKS2) and restore the data, or use cryptsetup reencrypt.",
@@ -100,7 +100,8 @@ pub(super) const LAYERS_CANCEL: Definition = Definition {
 pub(super) const OFF_ARRAY_STRIPE: Definition = Definition {
     title: "a layer is not aligned to the stripe of the array below",
     what: "A layer on a RAID starts on a physical sector boundary, but not at a multiple of the array's \
-           stripe from the start of the array. The finding is reported once per array, for all volumes.",
+           stripe from the start of the array. The finding is reported once per array, for all volumes on \
+           it.",
     why: "What matters is the distance of the partition, PV or payload from the start of the array. 1 MiB is \
           not a multiple of the stripe of an array with three data disks, or of any stripe larger than 1 \
           MiB.",

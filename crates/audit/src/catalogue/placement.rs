@@ -19,14 +19,15 @@ pub(super) const START_STRADDLES: Definition = Definition {
           the start of a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned \
           start that the kernel reports. If all data is aligned as a result, S056 is reported instead.",
     cost: "In published tests on 5400 and 7200 rpm 512e disks, small writes took about 3 times as long. In \
-           the worst case, they took 62 times as long (a 4 KiB write every 16 KiB on a WD20EARS took 1217 s \
-           instead of 19.5 s). Extracting a source tree took 1.04 to 25.5 times as long, depending on drive \
-           and file system. Reads took 0.94 to 1.25 times as long on most drives, but up to 8.5 times as \
-           long on a Seagate ST2000DL003, whose firmware, SmartAlign, probably logs partial sectors. \
-           Misalignment costs nothing, and is only advice, in partitions that only an installer writes to. \
-           These are BIOS boot, FreeBSD boot, PReP, Microsoft reserved and EFI partitions, the FAT file \
-           system that a board's firmware boots from, ISO 9660 and squashfs. The finding is also only advice \
-           for partitions with unknown contents that are smaller than a physical sector.",
+           the worst case, small writes took 62 times as long (4 KiB writes at intervals of 16 KiB on a \
+           WD20EARS took 1217 s instead of 19.5 s). Extracting a source tree took 1.04 to 25.5 times as \
+           long, depending on the drive and the file system. Reads took 0.94 to 1.25 times as long on most \
+           drives, but up to 8.5 times as long on a Seagate ST2000DL003, whose SmartAlign firmware probably \
+           logs partial sectors. Misalignment costs nothing in partitions that only an installer writes to, \
+           so the finding is then only advice. Such partitions are BIOS boot, FreeBSD boot, PReP, Microsoft \
+           reserved and EFI partitions, the FAT file system that a board's firmware boots from, ISO 9660 and \
+           squashfs. The finding is also only advice for partitions that are smaller than a physical sector \
+           and have unknown contents.",
     fix: "Start the partition at a multiple of the physical sector; 1 MiB (512-byte sector 2048) suits all \
           drives. To move an existing partition with its data, use straddle realign. If there is no room, \
           shrink the contents first, or copy the disk to another one (straddle realign --to).",
@@ -44,20 +45,20 @@ pub(super) const END_STRADDLES: Definition = Definition {
            physical sector with what follows. If physical sectors are larger than 4 KiB, a whole number of 4 \
            KiB blocks is enough.",
     why: "Tools that use all unallocated space end the partition at the last usable sector. On a GPT disk, \
-          this is the 34th sector from the end, which is rarely the last logical sector of a physical \
-          sector.",
+          the last usable sector is the 34th from the end, which is rarely the last logical sector of a \
+          physical sector.",
     cost: "File systems with 4 KiB blocks do not use the tail, so they lose nothing. LUKS with 4096-byte \
            sectors does not use the tail either, but cannot be opened on such a device (\"Device size is not \
-           aligned to requested sector size\"). If such a partition was grown, shrink it again. A write to \
-           the tail is a read-modify-write of a sector shared with the next partition. Until a file system \
-           is mounted, Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of 512, \
-           1024 or 2048 bytes. When mkfs, dd or a database then writes through the page cache, requests \
+           aligned to requested sector size\"). If such a partition has been grown, shrink it again. A write \
+           to the tail is a read-modify-write of a sector shared with the next partition. Until a file \
+           system is mounted, Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of \
+           512, 1024 or 2048 bytes. When mkfs, dd or a database then writes through the page cache, requests \
            consist of smaller segments. With 512-byte blocks, a request of 126 segments carries 63 KiB \
            instead of 504 KiB, and may end inside a physical sector even if the start is aligned. The \
            finding is only advice if the partition is empty, or if the header of its contents shows that \
-           they do not use the tail (swap of whole pages, most file systems). The finding is also advice if \
-           the partition is smaller than a physical sector (ChromeOS has one-block partitions) and its \
-           contents are unknown. The finding is a warning if the contents use the tail (md), cannot be \
+           they do not use the tail (a swap area of whole pages, most file systems). The finding is also \
+           advice if the partition is smaller than a physical sector (ChromeOS has one-block partitions) and \
+           its contents are unknown. The finding is a warning if the contents use the tail (md), cannot be \
            opened because of it (LUKS with 4096-byte sectors) or are unknown, or if the next partition \
            starts in the same sector.",
     fix: "End the partition at a multiple of the physical sector. Cutting off the tail (less than a physical \
@@ -73,13 +74,13 @@ pub(super) const END_STRADDLES: Definition = Definition {
 pub(super) const OFF_IO_MIN: Definition = Definition {
     title: "start is not aligned to the minimum I/O size",
     what: "The start is on a physical sector boundary, but not at a multiple of the device's minimum I/O \
-           size. The finding is only advice if that size is just a hint. Examples are virtual disks, Ceph \
-           images and other devices that are not known to be arrays, and thin pools, which report their \
-           chunk size.",
+           size. The finding is only advice if the minimum I/O size is just a hint. Such a hint comes from \
+           virtual disks, Ceph images and other devices that are not known to be arrays, and from thin \
+           pools, whose hint is their chunk size.",
     why: "minimum_io_size is the smallest request that the device handles without a penalty. The minimum I/O \
-          size is larger than the physical sector if the device is an array (whose chunk it is) or maps \
-          addresses in larger units. dm-thin allocates and copies whole chunks, but writing part of a chunk \
-          causes no read.",
+          size is larger than the physical sector if the device is an array (which reports its chunk) or \
+          maps addresses in larger units. dm-thin allocates and copies whole chunks, but writing part of a \
+          chunk causes no read.",
     cost: "A request meant to cover one unit covers parts of two. A RAID then accesses two members (see S005 \
            for figures), and an SSD reads and rewrites two units.",
     fix: "Start at a multiple of that size; 1 MiB usually works.",
@@ -97,11 +98,11 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     why: "For each write that covers only part of a unit, the drive must read the unit, modify it and write \
           it elsewhere. NVMe reports the unit as NPWG, which the kernel exports as minimum_io_size rather \
           than physical_block_size, so tools that look only at the physical sector do not see it. NPWG is \
-          the preferred size of writes. A drive may report a smaller preferred alignment (NPWA). If the \
+          the preferred write granularity. A drive may report a smaller preferred alignment (NPWA). If the \
           start is aligned to NPWA, the finding is only advice.",
     cost: "With 16 KiB units, each misaligned 16 KiB database page covers parts of two units, which doubles \
-           flash writes and wear. For writes smaller than the unit, the factor is (offset in the unit + \
-           length, rounded up to the unit) / length.",
+           flash writes and wear. For writes smaller than the unit, the write amplification is (offset in \
+           the unit + length, rounded up to the unit) / length.",
     fix: "Start at a multiple of the indirection unit (16 to 64 KiB today), such as 1 MiB.",
     sources: &[
         "NVM Express NVM Command Set specification, Identify Namespace, NPWG and NPWA",
@@ -113,16 +114,16 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
 pub(super) const OFF_STRIPE: Definition = Definition {
     title: "start is not aligned to the RAID chunk or stripe",
     what: "The start is not a multiple of the array's chunk or of its full stripe. The chunk is the amount \
-           of data on one member before the array continues on the next. straddle recognises arrays from md, \
-           device-mapper tables, or a SCSI disk's I/O sizes.",
+           of data that the array stores on one member before it continues on the next. straddle recognises \
+           arrays from md, device-mapper tables, or a SCSI disk's I/O sizes.",
     why: "A write meant to cover a whole chunk or stripe then covers parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
     cost: "The cost depends on the array and the workload. R. W. Smith (2014) quotes published tests that \
            show a difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a \
-           start at sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 (RAID 5) to 2.0 \
-           times (RAID 0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 and 1.7 \
-           times as long on RAID 5 and 6, but the same time on RAID 0 and 10. Random 4 KiB writes took 1.0 \
-           to 1.4 times as long, and extracting a tarball on ext4 0.9 to 1.1 times.",
+           start at sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 times (RAID 5) to \
+           2.0 times (RAID 0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 times \
+           as long on RAID 5, 1.7 times as long on RAID 6, and the same time on RAID 0 and 10. Random 4 KiB \
+           writes took 1.0 to 1.4 times as long, and extracting a tarball on ext4 0.9 to 1.1 times.",
     fix: "Start at a multiple of the full stripe (chunk times number of data members), which need not be a \
           power of two.",
     sources: &[
@@ -150,8 +151,8 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
     title: "start is not aligned to the erase block",
     what: "The start is not a multiple of the flash erase block.",
     why: "Flash is erased in blocks of several MiB. SD cards and eMMC with simple controllers copy a whole \
-          block when a write covers part of it. SSDs remap addresses, so their erase block should hardly \
-          matter.",
+          erase block when a write covers only part of it. SSDs remap addresses, so their erase block should \
+          hardly matter.",
     cost: "On cards, writes are slower and wear is higher if the file system's first structures share an \
            erase block with the table. No published figure is known for SSDs; R. W. Smith (2014) recommends \
            aligning to the erase block on SSDs too.",
@@ -171,7 +172,7 @@ pub(super) const OFF_GRAIN: Definition = Definition {
           start \"not properly aligned for best performance\", although sector 40 is as good as sector 2048 \
           on a 512e disk.",
     cost: "Nothing, unless the disk is later copied to a device with larger units.",
-    fix: "None needed. In a new table, start at 1 MiB.",
+    fix: "None needed. In a new table, start partitions at multiples of 1 MiB.",
     sources: &["parted libparted/arch/linux.c, PED_DEFAULT_ALIGNMENT", "util-linux libfdisk/src/alignment.c"],
 };
 
@@ -179,8 +180,8 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
     title: "start disables atomic writes",
     what: "The device supports atomic writes of several sectors, but the partition's start disables them.",
     why: "The kernel offers atomic writes on a partition only if its start is a multiple of the atomic write \
-          unit or boundary, whichever is larger. Otherwise, statx reports no atomic writes and RWF_ATOMIC \
-          fails, and nothing is logged.",
+          unit or boundary, whichever is larger. Otherwise, statx reports no support for atomic writes, \
+          RWF_ATOMIC fails, and nothing is logged.",
     cost: "Databases must keep their protection against torn pages enabled (MySQL's doublewrite, \
            PostgreSQL's full-page writes).",
     fix: "Start at a multiple of the atomic write unit or boundary, whichever is larger; 1 MiB usually \
@@ -199,6 +200,6 @@ pub(super) const DOS_START: Definition = Definition {
           32256, 3584 bytes past a 4096-byte boundary.",
     cost: "The same as S001 on a drive with 4096-byte sectors; nothing on a 512n drive, or on one whose \
            alignment offset aligns sector 63.",
-    fix: "See S001. On a disk with such a partition, fdisk does not align later partitions by itself.",
+    fix: "See S001. On a disk with such a partition, fdisk does not align later partitions automatically.",
     sources: &["util-linux 2.18 release notes", "Documentation of fdisk(8), DOS-compatible mode"],
 };

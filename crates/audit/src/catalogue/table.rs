@@ -6,8 +6,8 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     title: "table written for another logical sector size",
     what: "The partition table was written for a different sector size than the device has now.",
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
-          reverse. The GPT header is in the second sector, so it is not found if the size differs. An MBR is \
-          found, but its sector numbers are wrong by a factor of eight.",
+          reverse. The GPT header is in the second sector, so it is not found if the sector size differs. An \
+          MBR is found, but its sector numbers are wrong by a factor of eight.",
     cost: "Partitions are missing or at the wrong position. The data seems lost, and a \"repair\" would \
            overwrite it.",
     fix: "Connect the drive the way it was connected when it was partitioned. Otherwise, copy the data \
@@ -24,8 +24,8 @@ pub(super) const GPT_PRIMARY_DAMAGED: Definition = Definition {
     what: "The primary GPT header or its entries fail their checks, but the backup at the disk's end is \
            good.",
     why: "A boot loader, an imaging tool or a table for another sector size overwrote the first sectors.",
-    cost: "The kernel uses the backup only if the kernel was booted with the gpt parameter. Firmware may not \
-           find the EFI system partition.",
+    cost: "Linux uses the backup only when booted with the gpt parameter. Firmware may not find the EFI \
+           system partition.",
     fix: "Rewrite the primary GPT from the backup.",
     sources: &["UEFI specification 2.10, section 5.3.2", "Linux block/partitions/efi.c"],
 };
@@ -45,7 +45,8 @@ pub(super) const GPT_UNUSABLE: Definition = Definition {
     what: "The disk has a GPT, but neither copy passes its checks.",
     why: "Both copies were overwritten, or the image is truncated.",
     cost: "No tool sees any partition.",
-    fix: "Restore the table from a backup, or find the partitions by the signatures of their contents.",
+    fix: "Restore the partition table from a backup, or scan the disk for file-system signatures to find \
+          where the partitions start.",
     sources: &["UEFI specification 2.10, section 5.3.2"],
 };
 
@@ -130,8 +131,8 @@ pub(super) const OUT_OF_RANGE: Definition = Definition {
     title: "partition reaches past the disk's end",
     what: "A partition ends or starts after the disk's last block.",
     why: "The image was truncated or copied to a smaller disk.",
-    cost: "The kernel truncates or ignores the partition. The file system in it cannot be mounted, or fails \
-           later.",
+    cost: "The kernel truncates or ignores the partition. The file system in the partition cannot be \
+           mounted, or returns errors later.",
     fix: "Copy the whole disk or image again, or shrink the file system and the partition.",
     sources: &["Linux block/partitions/core.c, blk_add_partition"],
 };
@@ -167,8 +168,8 @@ pub(super) const MBR_REACH: Definition = Definition {
 pub(super) const PAST_2_32: Definition = Definition {
     title: "partition crosses sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
-    why: "Start and size are 32-bit numbers. The sum of both can be larger, but some systems compute the end \
-          in 32 bits.",
+    why: "Start and size are 32-bit numbers. The sum of start and size may need 33 bits, but some systems \
+          compute it in 32.",
     cost: "Linux supports such a partition. Other systems see a shorter partition, or wrap around and \
            overwrite the start of the disk.",
     fix: "Use a GPT.",
@@ -178,19 +179,19 @@ pub(super) const PAST_2_32: Definition = Definition {
 pub(super) const UNFINISHED_MOVE: Definition = Definition {
     title: "unfinished move or copy of partitions",
     what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. The table \
-           has a marker in place of the moved partitions. If another program has written a new table since, \
-           straddle looks for the journal at its usual positions (before the end of the disk, and before \
+           holds a marker in place of the moved partitions. If another program has since written a new \
+           table, straddle looks for the journal in the usual places (before the end of the disk and before \
            partitions). The finding is also reported for an interrupted copy to this disk (straddle realign \
-           --to, straddle apply --from). The first sector of the disk then has a marker in place of the \
+           --to, straddle apply --from). The first sector of the disk then holds a marker in place of the \
            table.",
     why: "Part of the data is still at its old position, and part is at the new position. The journal \
-          records which. With either the old or the new table, other programs could overwrite data that is \
-          still needed.",
+          records which is which. With either the old or the new table in place, other programs could \
+          overwrite data that is still needed.",
     cost: "The partitions cannot be used until the move is finished. No data is lost, because the move can \
            be completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
-          then, change nothing else on the disk. If another program has written the table, add \
-          --restore-table FILE, which saves that table first. To complete a copy, rerun the command that \
+          then, change nothing else on the disk. If another program has written a new table, add \
+          --restore-table FILE, which saves the new table first. To complete a copy, rerun the command that \
           started it (straddle apply PLAN --from SOURCE --write TARGET).",
     sources: &["docs/realign.md"],
 };
@@ -203,10 +204,10 @@ pub(super) const CUT_SHORT: Definition = Definition {
           smaller disk. The superblock may also be left over from an earlier, larger partition with the same \
           start.",
     cost: "Some of the data may be in what looks like unallocated space, where a new partition, a move or a \
-           benchmark would destroy it. The kernel refuses to mount the file system, or accesses to the end \
-           of it fail. straddle does not write to such a disk.",
+           benchmark would destroy it. The kernel refuses to mount the file system, or accesses near its end \
+           fail. straddle does not write to such a disk.",
     fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If the \
-          contents are leftovers, remove them with wipefs.",
+          contents are left over, erase their signatures with wipefs.",
     sources: &[
         "Linux fs/ext4/super.c, ext4_geometry_check",
         "LVM2 lib/metadata/pv_manip.c",
@@ -219,7 +220,7 @@ pub(super) const TABLE_INSIDE: Definition = Definition {
     what: "The MBR, a copy of the GPT, or the extended boot record (EBR) of a logical partition is inside \
            a partition.",
     why: "The table was edited by hand or written by a faulty tool. Old versions of fdisk, for example, \
-          wrote the record of a logical partition inside the previous partition.",
+          wrote the EBR of a logical partition inside the previous partition.",
     cost: "Writing to the partition destroys the table. If an EBR is destroyed, its logical partition and \
            all later ones are lost.",
     fix: "Save the table (sfdisk --dump) and back up the partition. Then shrink the partition and its \

@@ -65,8 +65,8 @@ fn small_units(place: &Place<'_>, kind: FsKind, fs: &FileSystem, len: ByteCount)
     let units: Vec<String> =
         small.iter().map(|(name, size)| format!("{name} of {} bytes", size.get())).collect();
     let message = format!(
-        "{}: its {} {} smaller than the {what} ({} bytes), so small writes are read-modify-writes even if \
-         the file system is aligned",
+        "{}: its {} {} smaller than the {what} ({} bytes), so small writes cause read-modify-writes even \
+         if the file system is aligned",
         place.label(),
         units.join(" and its "),
         if units.len() == 1 { "is" } else { "are" },

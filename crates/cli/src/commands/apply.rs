@@ -40,7 +40,7 @@ Nothing is written if the target is in use, or if its size, partition table or
 serial number (if any) differs from that of the disk the plan was made for.
 
 When a table is written, every byte is saved in the backup before it is
-overwritten. After a power cut, the disk has either the old or the new table.
+overwritten. After a power cut, the disk has either the old table or the new.
 When partitions are moved, every byte is saved in the journal before it is
 overwritten. After a power cut, run 'straddle resume' to complete the move or
 roll it back. When a disk is copied, the source is only read. If the copy is
@@ -61,7 +61,8 @@ pub(crate) struct ApplyArguments {
     #[command(flatten)]
     pub(crate) image: FormatArguments,
 
-    /// For table plans: save the overwritten bytes to this new file on another disk [default: PLAN.undo].
+    /// For table plans: save the bytes to be overwritten to this new file, on another disk [default:
+    /// PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
 
@@ -69,11 +70,11 @@ pub(crate) struct ApplyArguments {
     #[arg(long, value_name = "SOURCE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) from: Option<PathBuf>,
 
-    /// Format of the --from image. Specify the same value as for --format of 'straddle realign --to'.
+    /// Format of the --from image. Must match the --format given to 'straddle realign --to'.
     #[arg(long, value_name = "FORMAT", requires = "from")]
     pub(crate) from_format: Option<straddle_device::image::Format>,
 
-    /// With --from: allow opening this backing, parent or extent file if an image refers to it. Can be
+    /// With --from: allow this backing, parent or extent file to be opened if an image refers to it. Can be
     /// repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "from")]
@@ -97,7 +98,7 @@ in these cases:
   the disk contains neither the original nor the written data
   another part of its partition table has changed
   the first MiB or last 64 KiB of a new partition has been written to
-  the contents of a grown partition no longer fit
+  the contents of a grown partition no longer fit into its old size
 A disk without a serial number is identified by its path.";
 
 #[derive(Debug, Args)]

@@ -60,7 +60,7 @@ pub(crate) struct BenchArguments {
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
     /// On a modelled drive, each offset is measured on a fresh instance of the drive. On a real drive, the
-    /// offsets are measured in alternating turns.
+    /// offsets take turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
@@ -80,7 +80,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) size: Option<ByteCount>,
 
-    /// Byte of the drive to use as offset 0, such as the start of a partition.
+    /// Position on the drive to use as offset 0, such as the start of a partition.
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     pub(crate) start: ByteCount,
 
@@ -93,8 +93,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: on a
-    /// modelled drive, the offset, as in the published program; on a real drive, 1].
+    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: the offset
+    /// itself on a modelled drive, as in the published program; 1 on a real drive].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
@@ -115,8 +115,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset, or of warm-up rounds on a real drive. Warm-up is not counted
-    /// [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
+    /// Number of warm-up runs at each offset, or of warm-up rounds on a real drive. Their results are
+    /// discarded [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
     /// On a modelled drive, each warm-up run uses a different seed or different positions. On a real drive,
     /// each warm-up round measures every offset twice. --runtime does not include the warm-up or the runs
@@ -129,7 +129,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
-    /// Also write a bar chart of the offsets to this file.
+    /// Also write a bar chart of the results by offset to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -183,18 +183,18 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// Append the samples to this new file after each round, one line of JSON per turn.
+    /// Write the samples to this new file as each round ends, one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
     /// Directory for the journals, which hold the original contents until the end of the run [default:
-    /// ~/.local/state/straddle]. The directory must not be on the measured device.
+    /// ~/.local/state/straddle]. The directory must not be on the device being measured.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
     /// Restore the contents saved by interrupted runs of bench and probe, and exit.
     ///
-    /// Bytes that have changed since they were saved are listed but not overwritten. In that case, the
+    /// Bytes that have changed since they were saved are listed but not overwritten. If there are any, the
     /// journal is kept, and the exit status is 4.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,

@@ -83,8 +83,8 @@ pub(crate) struct CheckArguments {
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
 
-    /// Check the disks of a libvirt domain as its guest sees them. NAME is a domain, the path of an XML file,
-    /// or `all`. Can be repeated.
+    /// Check the disks of a libvirt domain as its guest sees them. NAME is the name of a domain, the path of
+    /// its XML file, or `all`. Can be repeated.
     ///
     /// Domains are looked up with virsh. The format of each disk is taken from the XML. Without <blockio>,
     /// the guest sees 512-byte sectors. --assume and --measured describe the storage that holds the disks.
@@ -114,10 +114,10 @@ pub(crate) struct CheckArguments {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Assume this kind of drive, regardless of what a device reports: 512n, 512e or 4kn, sizes, or both
-    /// (4kn,chunk=512KiB), or a modelled drive.
+    /// Assume this kind of drive, regardless of what a device reports: a sector format (512n, 512e or 4kn),
+    /// KEY=SIZE pairs, both (4kn,chunk=512KiB), or a modelled drive.
     ///
-    /// The keys of sizes are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
+    /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
     /// atomic-boundary. For RAID 5 and 6, specify the stripe (the chunk times the number of data disks) as
     /// well. TARGET=TOPOLOGY applies only to that target, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::topologies(crate::target::assumed),
@@ -130,13 +130,13 @@ pub(crate) struct CheckArguments {
     pub(crate) measured: Option<Assume>,
 
     /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. Images are checked for that drive, unless --assume specifies another drive. With --page, the
-    /// cost on a modelled drive is for page-sized writes; on a modelled disk, each write is followed by a
-    /// flush. A modelled SSD takes up to a minute.
+    /// probe'. Images are checked for use on that drive, unless --assume specifies another one. With --page,
+    /// the cost on a modelled drive is for page-sized writes; on a modelled hard disk, each write is followed
+    /// by a flush. Modelling an SSD takes up to a minute.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Read only partition tables with this logical sector size [default: detected].
+    /// Look only for partition tables with this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -144,7 +144,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
-    /// Report whether this platform accepts the format and size of an image: azure or gce.
+    /// Report whether this platform (azure or gce) accepts the format and size of an image.
     #[arg(long = "for", value_name = "PLATFORM")]
     pub(crate) platform: Option<straddle_audit::Platform>,
 
@@ -156,7 +156,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<straddle_device::image::Format>,
 
-    /// Allow opening this backing, parent or extent file if an image refers to it. Can be repeated.
+    /// Allow this backing, parent or extent file to be opened if an image refers to it. Can be repeated.
     ///
     /// By default, other files that an image refers to are not opened.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
@@ -171,20 +171,20 @@ pub(crate) struct CheckArguments {
     /// Leave disks in standby asleep. Such disks are reported as not checked, which does not affect the exit
     /// status.
     ///
-    /// Their state is queried with CHECK POWER MODE (SATA), or with TEST UNIT READY and REQUEST SENSE (SCSI).
-    /// Devices on top of a sleeping disk are not read either. If the state of a disk cannot be queried, the
-    /// target fails.
+    /// The power state of a disk is queried with CHECK POWER MODE (SATA), or with TEST UNIT READY and REQUEST
+    /// SENSE (SCSI). Devices on top of a disk in standby are not read either. If the power state cannot be
+    /// queried, the target fails.
     #[arg(long)]
     pub(crate) no_wake: bool,
 
     /// Report only findings with these codes, separated by commas.
     ///
-    /// The status and the exit status depend only on the reported findings. Partition verdicts and unreadable
-    /// data (S081) are always reported.
+    /// The status of a target and the exit status depend only on the reported findings. Partition verdicts
+    /// and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
-    /// Omit findings with these codes, separated by commas, from the report and the status.
+    /// Omit findings with these codes, separated by commas, from the report, and ignore them in the status.
     ///
     /// Partition verdicts and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
@@ -193,8 +193,8 @@ pub(crate) struct CheckArguments {
     /// Configuration file with findings to ignore, the reasons for ignoring them, and defaults for --assume,
     /// --page and --fail-on [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with their reasons, and do not affect the status or the exit status.
-    /// Partition verdicts do not change. S047 and S081 cannot be ignored.
+    /// Ignored findings are listed with the reasons, and do not affect the status of a target or the exit
+    /// status. Partition verdicts do not change. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,
 
@@ -202,8 +202,8 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_config: bool,
 
-    /// Accept non-blank targets with unknown contents, and disks of domains that this host cannot read.
-    /// Without this option, they cause exit status 3.
+    /// Accept non-blank targets with unknown contents, and domain disks that this host cannot read. Without
+    /// this option, any such target or disk causes exit status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 

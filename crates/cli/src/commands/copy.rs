@@ -31,20 +31,21 @@ use crate::{output, output_file, target};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Instead of moving in place, copy everything to this disk or image, with aligned starts. TARGET, the
-    /// source, is opened read-only.
+    /// Instead of moving partitions in place, copy everything to this disk or image, with aligned starts.
+    /// TARGET, the source, is opened read-only.
     ///
     /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),
           conflicts_with_all = ["partition", "start", "at_boot"])]
     pub(crate) to: Option<PathBuf>,
 
-    /// Allow overwriting non-zero data in unallocated space, such as the remains of a deleted partition or a
-    /// boot loader. With --to: allow overwriting the contents of the new disk. Overwritten data is lost.
+    /// Allow overwriting non-zero data in unallocated space, such as a boot loader or the remains of a
+    /// deleted partition. With --to: allow overwriting the contents of the new disk. Overwritten data is
+    /// lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// With --to: allow opening this backing, parent or extent file if an image refers to it. Can be
+    /// With --to: allow this backing, parent or extent file to be opened if an image refers to it. Can be
     /// repeated.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
         value_parser = local_paths(), requires = "to")]

@@ -22,7 +22,7 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   straddle explain                        # list all findings and topics
   straddle explain S001                   # a finding: cause, cost, fix, sources
-  straddle explain fdisk windows-xp       # how to use old tools correctly
+  straddle explain fdisk windows-xp       # how to align with old tools
   straddle explain qlc                    # a term, or any words to search for
   straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"
   straddle explain WD10EARS               # a modelled drive
@@ -57,7 +57,7 @@ pub(crate) enum Computed {
 
 const RMW_EXAMPLES: &str = "\
 Examples:
-  straddle explain rmw --offset 63s       # a 4 KiB write at an old start
+  straddle explain rmw --offset 63s       # a 4 KiB write at sector 63
   straddle explain rmw --offset 1MiB --io 16KiB --physical 16KiB
   straddle explain rmw --offset 31KiB --count 1000 --json";
 
@@ -65,7 +65,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RMW_EXAMPLES)]
 pub(crate) struct RmwArguments {
-    /// Start of the first write on the device, in bytes (31KiB) or 512-byte sectors (63s).
+    /// Where on the device the first write starts, in bytes (31KiB) or 512-byte sectors (63s).
     #[arg(long, value_parser = place, value_name = "OFFSET")]
     pub(crate) offset: ByteCount,
 

@@ -95,7 +95,7 @@ pub struct LabArguments {
 
     /// Directory that the guest can write to, as $OUTPUT.
     ///
-    /// The guest, including its root user, cannot write anything else on this machine. In this directory, it
+    /// The guest, including its root user, cannot write anywhere else on this machine. In this directory, it
     /// cannot create device nodes or set-user-ID files.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
@@ -129,12 +129,12 @@ pub struct LabArguments {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = number(0.0..=1000.0))]
     pub cpu: f64,
 
-    /// Cut the power of all drives shortly after this number of requests. The --store file then holds the
+    /// Cut the power to all drives shortly after this number of requests. The --store file then holds the
     /// data that reached the medium.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
-    /// Effect of a power cut on the physical sector being written, and so on all its logical sectors.
+    /// What a power cut does to the physical sector being written, and thus to every logical sector in it.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = TearName::Garbage, requires = "cut_after")]
     pub tear: TearName,
 
@@ -150,7 +150,7 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove directories left behind by killed runs, and exit. The next run would also remove them.
+    /// Remove directories left behind by killed runs, and exit. The next run would remove them anyway.
     #[arg(long, exclusive = true)]
     pub clean: bool,
 
@@ -263,12 +263,12 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
 
-    /// Serve vhost-user-blk at this socket, for virtual machines. Can be repeated.
+    /// Serve vhost-user-blk on this socket, for virtual machines. Can be repeated.
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub vhost_user: Vec<PathBuf>,
 
     /// Keep the contents in this file [default: in memory]. If the file does not exist, it is created;
-    /// otherwise it must have the size of the drive.
+    /// otherwise it must be as large as the drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub store: Option<PathBuf>,
 
@@ -294,11 +294,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
 
-    /// Effect of a power cut on the physical sector being written.
+    /// What a power cut does to the physical sector being written.
     #[arg(long, value_enum, default_value_t = TearName::Garbage, value_name = "HOW")]
     pub tear: TearName,
 
-    /// Accept commands (stats, cut SEED, quit) at this socket (unix:PATH). Each reply is a line of JSON.
+    /// Accept commands (stats, cut SEED, quit) on this socket (unix:PATH). Each reply is a line of JSON.
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
 
@@ -352,7 +352,7 @@ pub const EXPERIMENTS: [&str; 8] = [
 #[command(after_help = format!("{REPRODUCE_EXAMPLES}\n\n{}", exit::help(REPRODUCE_STATUSES)))]
 #[expect(missing_docs, reason = "clap would print it")]
 pub struct ReproduceArguments {
-    /// Published experiments, or files in their format [default: every shipped experiment].
+    /// Names of published experiments, or paths of experiment files [default: every shipped experiment].
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
@@ -365,7 +365,7 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "drive")]
     pub list: bool,
 
-    /// Run only the parts that need no guest, which takes seconds instead of minutes.
+    /// Run only the parts that need no guest, which takes seconds per experiment instead of minutes.
     #[arg(long)]
     pub model_only: bool,
 
@@ -384,9 +384,9 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Score each read-modify-write policy on all published figures of a drive, and choose one policy for
-    /// each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts). Parts
-    /// that are in no RESULT are run now, if they need no guest.
+    /// Score each read-modify-write policy against all published figures of a drive, and choose one policy
+    /// for each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts).
+    /// Parts that no RESULT contains are run now if they need no guest.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,
@@ -409,7 +409,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 
-    /// Run at full length the parts that are normally shortened (those with a `scale`).
+    /// Run the parts that are normally shortened (those with a `scale`) at full length.
     #[arg(long)]
     pub full: bool,
 

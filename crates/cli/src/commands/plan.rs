@@ -37,11 +37,11 @@ Examples:
   straddle plan disk.img --relocate-backup            # the disk has grown
   straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure
 
-PART is SIZE[,key=value...]. SIZE is 512MiB, 2048s (sectors), 25% (of the usable
-space) or rest. The keys are type, name, fs, start, role (primary, logical),
-uuid, number, attrs and boot, which takes no value. A type is linux, esp, bios,
-xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid, lvm, luks,
-msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
+PART is SIZE[,key=value...]. SIZE has the form 512MiB, 2048s (sectors), 25% (of
+the usable space) or rest. The keys are type, name, fs, start, role (primary,
+logical), uuid, number, attrs and boot, which takes no value. A type is linux,
+esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid,
+lvm, luks, msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -67,8 +67,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only its entry in the table
-    /// changes, not its contents. Can be repeated.
+    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the partition's table
+    /// entry changes, not its contents. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]")]
     pub(crate) grow: Vec<Grow>,
 
@@ -81,8 +81,8 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
-    /// Convert a table made for another logical sector size to this size. Partitions keep their
-    /// positions in bytes.
+    /// Convert a table made for another logical sector size to this size. Partitions stay at the same byte
+    /// offsets.
     ///
     /// Use this after moving a disk into or out of a USB enclosure.
     #[arg(
@@ -103,8 +103,8 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this size instead of 1 MiB and the erase block. Starts remain aligned
-    /// to the drive's other boundaries, such as those of its physical sectors.
+    /// Start partitions at multiples of this size, rather than of 1 MiB and the erase block. Starts remain
+    /// aligned to the drive's other boundaries, such as those of its physical sectors.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 

@@ -52,12 +52,13 @@ pub(crate) struct ProbeArguments {
 
     /// Also probe areas that hold data. The target must not be in use.
     ///
-    /// The contents are preserved: every write stores the bytes that were read from the same position.
+    /// The contents are preserved: every write puts back the bytes that were read from the same position.
     #[arg(long)]
     pub(crate) used: bool,
 
     /// Directory for a journal with the original contents, preferably on another disk [default:
-    /// ~/.local/state/straddle]. After a crash, 'straddle bench --restore' restores the contents from it.
+    /// ~/.local/state/straddle]. After a crash, 'straddle bench --restore' restores the contents from this
+    /// journal.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 

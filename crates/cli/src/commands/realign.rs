@@ -43,11 +43,11 @@ Examples:
   straddle apply copy.json --from old.qcow2 --write new.img
   straddle realign sda --at-boot          # the system's disk, at the next boot
 
-The new table becomes active when all data has been moved. An interruption
+The new table becomes active once all data has been moved. An interruption
 before that, even a power cut, loses no data, because the journal holds the data
 that is being overwritten. The journal is kept in unallocated space on the disk.
-If the disk has too little unallocated space, specify --journal FILE, on another
-disk, for 'straddle apply'.";
+If the disk has too little unallocated space, run 'straddle apply' with
+--journal FILE, where FILE is on another disk.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REALIGN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -85,7 +85,7 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Print JSON (see `straddle schema realign`, and `realign-to` for --to).
+    /// Print JSON (see `straddle schema realign` or, with --to, `straddle schema realign-to`).
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -116,7 +116,7 @@ fn start_of(text: &str) -> Result<(u32, Place), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
-    /// Keep the journal in this file, on another disk [default: in unallocated space of the target].
+    /// File that holds the journal, on another disk [default: in unallocated space on the target].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
 
@@ -152,9 +152,9 @@ pub(crate) struct ResumeArguments {
     #[arg(long)]
     pub(crate) rollback: bool,
 
-    /// Continue even if another program has replaced the partition table since the move stopped. That table
-    /// is saved to this new file, which must be on another disk. This option also accepts an older copy of
-    /// the journal, and data that has changed since the move stopped.
+    /// Continue even if another program has replaced the partition table since the move stopped. The
+    /// replacement table is saved to this new file, which must be on another disk. Also accept an older copy
+    /// of the journal, and data that has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 

@@ -21,8 +21,8 @@ Examples:
   ssh web1 straddle check --json | straddle report - reports/
   straddle report reports/ --json | jq '.hosts[].host'
 
-On each host, run 'straddle check --json > HOST.json'. With '--cost DRIVE', the
-report includes the cost of misalignment. contrib/ansible has a role that
+On each host, run 'straddle check --json > HOST.json'. Add '--cost DRIVE' to
+include the cost of misalignment in the report. contrib/ansible has a role that
 collects the audits of all hosts.";
 
 const STATUSES: &[(u8, &str)] = &[
@@ -37,8 +37,8 @@ pub(crate) struct ReportArguments {
     /// Audits (output of 'straddle check --json'), directories to search for *.json files, or '-' for
     /// standard input.
     ///
-    /// The host name is that in the audit or, if there is none, the name of the file. If a host has several
-    /// audits, the last one is used. A file can contain several audits. Files that cannot be read are
+    /// The host name is taken from the audit or, if it has none, from the file name. If a host has several
+    /// audits, the last one read is used. A file can contain several audits. Files that cannot be read are
     /// skipped, and the exit status is 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,

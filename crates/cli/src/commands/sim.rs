@@ -36,7 +36,7 @@ Examples:
   straddle sim sda --drive wd10ears                 # sda.blktrace.0 and so on
 
 A CSV trace has a header with the columns time (or time_ms, time_us, time_ns),
-op (R, W, F, D), offset and length (bytes). Other columns are ignored:
+op (R, W, F, D), offset and length (bytes). Other columns are ignored. Example:
   time_us,op,offset,length
   0,W,1048576,4096
   150.5,R,0,65536";
@@ -44,8 +44,8 @@ op (R, W, F, D), offset and length (bytes). Other columns are ignored:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(crate::commands::trace::STATUSES)))]
 pub(crate) struct SimArguments {
-    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If there is
-    /// no file NAME, the files NAME.blktrace.0, NAME.blktrace.1 and so on are read.
+    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If no file
+    /// is called NAME, the files NAME.blktrace.0, NAME.blktrace.1 and so on are read.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -55,13 +55,13 @@ pub(crate) struct SimArguments {
     pub(crate) drive: target::Drive,
 
     /// Add this number of bytes (31KiB) or 512-byte sectors (63s) to every offset, as if the partition
-    /// started there. Separate several values with commas; each is replayed on a fresh drive. --started-at is
-    /// an alias.
+    /// started there. Separate several shifts with commas; the trace is replayed on a fresh drive for each.
+    /// --started-at is an alias.
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
-    /// Also replay without a shift, and report the ratio. If --shift is not specified, the shift is one
-    /// logical sector.
+    /// Also replay without a shift, and report the ratio of the times. If --shift is not specified, the shift
+    /// is one logical sector.
     #[arg(long)]
     pub(crate) compare: bool,
 
@@ -74,8 +74,8 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Wrap requests past the end of the drive around to its beginning, with the same alignment. Without this
-    /// option, such requests are an error.
+    /// Wrap requests past the end of the drive around to its beginning, preserving their alignment. Without
+    /// this option, such requests are an error.
     #[arg(long)]
     pub(crate) wrap: bool,
 

@@ -44,10 +44,10 @@ Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
                                           # then straddle trace sdb.rec
 
-A write that covers part of a sector or unit makes the drive read, modify and
-rewrite it. Each request is counted separately. Caches merge requests, so the
-figures are upper bounds. The figures of --merge-within are lower bounds: no
-cache that holds writes for at most that time can write less.";
+A write that covers only part of a sector or unit makes the drive read, modify
+and rewrite it. Each request is counted separately. Caches merge requests, so
+the figures are upper bounds. The figures of --merge-within are lower bounds: no
+cache that holds writes for at most TIME can write less.";
 
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
@@ -170,8 +170,8 @@ pub(crate) struct SourceArguments {
     /// time=ts:us,op=type:0/1,offset=lba:sectors,length=4:4KiB,volume=disk.
     ///
     /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512
-    /// bytes) or a block size. For op, list the values that mean read and write, and those for discard and
-    /// flush, if any. Columns not listed have their default names and units.
+    /// bytes), or blocks of a given size (4KiB). For op, list the values that mean read and write, and those
+    /// for discard and flush, if any. Columns that are not listed keep their default names and units.
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 

@@ -55,7 +55,7 @@ impl Pattern {
     /// Writes a fixed distance apart: D. E. Smørgrav's phybs. The byte is `start` + `offset` + index · `stride`.
     pub const STRIDED_WRITE: Self = Self {
         name: "strided-write",
-        about: "4 KiB writes at fixed intervals, as in the program phybs",
+        about: "4 KiB writes at a fixed distance from each other, as in the program phybs",
         writes: true,
         usual_limits: (Some(32_768), None),
         parameters: Parameters { stride: Some(16_384), sync: Some(Sync::None), ..Parameters::NONE },
@@ -65,7 +65,7 @@ impl Pattern {
     /// Consecutive writes, with an fsync after every `fsync_each` of them: fio's `rw=write fsync=1`.
     pub const SEQUENTIAL_WRITE: Self = Self {
         name: "sequential-write",
-        about: "Sequential 4 KiB writes, each followed by an fsync, as by fio with rw=write and fsync=1",
+        about: "Sequential 4 KiB writes, each followed by an fsync, as with fio using rw=write and fsync=1",
         writes: true,
         parameters: Parameters { fsync_each: Some(1), ..Parameters::NONE },
         ..Self::SEQUENTIAL_READ
