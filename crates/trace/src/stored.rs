@@ -21,7 +21,9 @@ const MOST_REQUESTS: u64 = 1 << 60;
 pub enum StoredError {
     #[error("not a straddle histogram")]
     Magic,
-    #[error("the histogram has version {found}, but this version of straddle reads version {VERSION}")]
+    #[error(
+        "the histogram has format version {found}, but this version of straddle reads only version {VERSION}"
+    )]
     Version { found: u8 },
     #[error(
         "the histogram is damaged or truncated: its checksum is {found:#010x} instead of {expected:#010x}"

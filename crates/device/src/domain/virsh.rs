@@ -18,9 +18,7 @@ const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VirshError {
-    #[error(
-        "virsh is not installed; instead of the domain's name, specify the file that describes the domain"
-    )]
+    #[error("virsh is not installed; instead of the domain's name, specify the path of its XML file")]
     Missing,
     #[error("cannot run virsh")]
     Run(#[source] io::Error),
