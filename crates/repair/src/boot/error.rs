@@ -24,7 +24,7 @@ pub enum BootError {
     Run { program: &'static str, source: io::Error },
     #[error("{command} failed ({status})")]
     Generator { command: String, status: ExitStatus },
-    #[error("the move is not prepared")]
+    #[error("the move could not be prepared")]
     Removed(#[source] Box<Self>),
     #[error(
         "'{command}' failed both with the move and without it. The current initramfs would still move the \

@@ -52,7 +52,7 @@ impl fmt::Display for Shrink {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RealignError {
-    #[error("no partition has to move")]
+    #[error("no partition has to be moved")]
     Nothing,
     #[error(
         "partition {number} starts on a boundary, but its {what} does not; {way}; to move the partition \
