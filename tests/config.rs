@@ -233,7 +233,7 @@ fn a_topology_can_be_that_of_one_target() {
         assert_eq!(physical(words), expected, "{words:?}");
     }
     for (words, why) in [
-        (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology for all"),
+        (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology that applies to all"),
         (&["--assume", "disk.img=512e", "--assume", "disk.img=4kn"], "more than one topology for disk.img"),
         (&["--assume", "other.img=512e"], "other.img, which is not one of the targets"),
         (&["--assume", "disk.img=512z"], "disk.img=512z"),

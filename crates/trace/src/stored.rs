@@ -127,7 +127,7 @@ impl Input<'_> {
         for _ in 0..self.number()? {
             let name = self.name()?;
             if account.volumes.last_key_value().is_some_and(|(last, _)| *last >= name) {
-                return Err(self.wrong("the volumes are not in order of name"));
+                return Err(self.wrong("the volumes are not sorted by name"));
             }
             let volume = self.volume()?;
             account.volumes.insert(name, volume);
@@ -184,14 +184,14 @@ impl Input<'_> {
 
     fn more(&mut self, requests: u64) -> Result<(), StoredError> {
         let sum = self.requests.checked_add(requests).filter(|sum| *sum <= MOST_REQUESTS);
-        self.requests = sum.ok_or_else(|| self.wrong("there are more requests than any trace has"))?;
+        self.requests = sum.ok_or_else(|| self.wrong("there are more requests than any trace can have"))?;
         Ok(())
     }
 
     fn count(&mut self) -> Result<u64, StoredError> {
         let count = self.number()?;
         if count > MOST_REQUESTS {
-            return Err(self.wrong("there are more requests than any trace has"));
+            return Err(self.wrong("there are more requests than any trace can have"));
         }
         Ok(count)
     }

@@ -66,7 +66,10 @@ pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Res
     if out.len() as u64 > MAX_DOCUMENT {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(VirshError::Output { command, what: "more text than any description of a domain has" });
+        return Err(VirshError::Output {
+            command,
+            what: "more text than a description of a domain can have",
+        });
     }
     let errors = errors.recv_timeout(limit).unwrap_or_default();
     let status = child.wait().map_err(VirshError::Run)?;
