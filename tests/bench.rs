@@ -220,7 +220,10 @@ fn what_cannot_be_run_is_the_command_lines_fault() {
     refused(&["random-write", drive, "--start", "2TiB"], "ends at byte 1000204886016");
     refused(&["strided-write", drive, "--stride", "1GiB"], "ends at byte 1000204886016");
     refused(&["random-write", drive, "--offsets", "7..0"], "in descending order");
-    refused(&["random-write", drive, "--offsets", "1152921504606846976"], "past the end of any target");
+    refused(
+        &["random-write", drive, "--offsets", "1152921504606846976"],
+        "past the end of any possible target",
+    );
     refused(&["sequential-read", drive, "--time", "0"], "seconds");
     refused(&["no-such-workload", drive], "no-such-workload");
 }

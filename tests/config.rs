@@ -233,7 +233,7 @@ fn a_topology_can_be_that_of_one_target() {
         assert_eq!(physical(words), expected, "{words:?}");
     }
     for (words, why) in [
-        (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology for all"),
+        (&["--assume", "512e", "--assume", "4kn"][..], "more than one topology that applies to all"),
         (&["--assume", "disk.img=512e", "--assume", "disk.img=4kn"], "more than one topology for disk.img"),
         (&["--assume", "other.img=512e"], "other.img, which is not one of the targets"),
         (&["--assume", "disk.img=512z"], "disk.img=512z"),
@@ -280,7 +280,7 @@ fn a_mistake_is_named_with_its_line() {
         (entry("rule = \"S001\""), 2, "missing field `reason`"),
         (entry("reason = \"why\""), 2, "missing field `rule`"),
         (entry(&format!("{right}\ntarget = \"a[.img\"")), 5, "the pattern 'a[.img' is not valid"),
-        (entry(&format!("{right}\npartition = 0")), 5, "the number of a partition must be at least 1"),
+        (entry(&format!("{right}\npartition = 0")), 5, "a partition number must be at least 1"),
         (entry(&format!("{right}\npartition = -1")), 5, "invalid value"),
         (entry("rule = \"S047\"\nreason = \"why\""), 3, "S047 cannot be ignored, because an unfinished move"),
         (entry("rule = \"S081\"\nreason = \"why\""), 3, "S081 cannot be ignored"),

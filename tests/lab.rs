@@ -383,7 +383,7 @@ fn what_is_missing_is_reported_with_the_fix() {
 
     for (arguments, says) in [
         (&["--start", "0s", "--", "true"][..], "--start"),
-        (&["--start", "513", "--", "true"], "inside a logical sector"),
+        (&["--start", "513", "--", "true"], "is not a multiple of the"),
         (&["--start", "9999999999999s", "--", "true"], "past the end of"),
         (&["--start", "34s", "--start", "40s", "--", "true"], "2 values for 1 drives"),
         (&["--mem", "1MiB", "--", "true"], "64 MiB"),

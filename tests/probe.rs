@@ -22,7 +22,7 @@ fn a_lying_drive_with_its_jumper_is_seen_through() {
     let text = straddle(&["probe", "drive:wd10ears,jumper=on"]);
     assert_eq!(text.code, 0);
     assert!(!text.out.contains("\\u{"), "our own drawing is escaped: {}", text.out);
-    let verdict = "MISREPORTS: the drive claims 512-byte physical sectors, but they have 4096 bytes; the \
+    let verdict = "MISREPORTS: the drive claims 512-byte physical sectors, but they are 4096 bytes long; the \
                    first is at byte 3584. Align partitions to multiples of 4096 bytes plus 3584 (first \
                    aligned LBA: 7). A start at 1 MiB is misaligned, and a start at 512-byte sector 63 is \
                    aligned.";

@@ -262,7 +262,7 @@ fn a_refusal_names_what_cannot_be_shrunk_and_the_copy() {
         full_disk(dir.path(), &format!("{make} >/dev/null 2>&1"));
         let (status, text) = program(dir.path(), &["realign", "disk.img"]);
         assert!(status == 4 && text.contains(expected), "{make}: {text}");
-        let (_, command) = text.split_once("to copy it to another disk: ").unwrap();
+        let (_, command) = text.split_once("to copy the partitions to another disk: ").unwrap();
         shell(dir.path(), command);
         shell(
             dir.path(),

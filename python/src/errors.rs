@@ -13,7 +13,7 @@ pyo3::import_exception!(straddle_align._errors, TargetError);
 const WORDS: [(&str, &str); 6] = [
     ("--columns op=", "columns=op="),
     ("--columns", "columns"),
-    ("any format of --format", "any known format"),
+    ("any format that --format accepts", "any known format"),
     ("--format raw", "straddle check --format raw"),
     ("--allow-backing", "allow_backing"),
     (" (--time-limit)", ""),

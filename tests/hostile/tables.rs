@@ -138,7 +138,7 @@ fn entry_arrays_that_nobody_could_store() {
         (1 << 25, 128),
     ] {
         Gpt { entry_count, entry_size, ..good.clone() }.write(&image);
-        check(&image).ended(&[1]).says("the primary one at byte 512").says(image.to_str().unwrap());
+        check(&image).ended(&[1]).says("the primary is at byte 512").says(image.to_str().unwrap());
     }
     for header_size in [0, 1, 91, 513, u32::MAX] {
         Gpt { header_size, ..good.clone() }.write(&image);
@@ -157,8 +157,8 @@ fn partitions_that_cannot_be() {
         (vec![(2048, u64::MAX)], "is beyond byte 2^64"),
         (vec![(u64::MAX, u64::MAX)], "is beyond byte 2^64"),
         (vec![(0, u64::MAX)], "is beyond byte 2^64"),
-        (vec![(2048, (u64::MAX >> 9) - 1)], "reaches past the end of the disk"),
-        (vec![(2048, 1 << 30)], "reaches past the end of the disk"),
+        (vec![(2048, (u64::MAX >> 9) - 1)], "is past the end of the disk from byte"),
+        (vec![(2048, 1 << 30)], "is past the end of the disk from byte"),
         (vec![(2048, 8191), (4096, 6143)], "overlaps partition 2 from byte 2097152"),
         (vec![(0, 131_071), (1, 1)], "overlaps partition 2 from byte 512"),
         (vec![(2048, 4095); 128], "overlaps partition 2"),

@@ -89,7 +89,7 @@ fn fios_log_has_what_it_can_hold_and_the_rest_is_said() {
     let log = file(&dir, "third.log", "");
     let run = straddle(&["trace", &back, "--to", "fio", &log]);
     assert_eq!(run.code, 3);
-    assert!(run.err.contains("request 2 is earlier than the previous one"), "{}", run.err);
+    assert!(run.err.contains("request 2 is earlier than the one before it"), "{}", run.err);
     let blank = file(&dir, "blank.csv", "time,volume,op,offset,length\n2,a b,R,0,512\n");
     let run = straddle(&["trace", &blank, "--to", "fio", &log]);
     assert!(

@@ -110,5 +110,5 @@ fn two_columns_for_one_quantity_are_refused() {
         limited_with(&dir, &["trace", "two.parquet", "--columns", "length=offset"])
     };
     let (code, error) = name(b"length", b"device");
-    assert!(code == Some(3) && error.contains("there are two columns for \"volume\""), "{error}");
+    assert!(code == Some(3) && error.contains("two columns match \"volume\""), "{error}");
 }

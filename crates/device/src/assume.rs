@@ -144,8 +144,8 @@ impl Assume {
                 return reject(
                     key,
                     size,
-                    "the size is a multiple of 65535 blocks of 512 bytes, as if from a 16-bit field of all \
-                     ones",
+                    "the size is a multiple of 65535 blocks of 512 bytes, which suggests a 16-bit field of \
+                     all ones",
                 );
             }
         }

@@ -83,7 +83,7 @@ impl FileId {
 pub enum LockError {
     #[error("another program has locked the file or device")]
     Locked,
-    #[error("another program has opened the file or device")]
+    #[error("another program has the file or device open")]
     Opened,
     #[error("{0}")]
     Used(String),

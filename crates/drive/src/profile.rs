@@ -284,9 +284,9 @@ pub enum Start {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum StartError {
-    #[error("byte {byte} is inside a logical sector of {drive} ({sector} bytes)")]
+    #[error("byte {byte} is not a multiple of the {sector}-byte logical sector of {drive}")]
     InsideSector { byte: u64, drive: String, sector: u64 },
-    #[error("the start is past the end of {drive}")]
+    #[error("the partition would start past the end of {drive}")]
     PastEnd { drive: String },
 }
 

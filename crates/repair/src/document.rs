@@ -37,7 +37,10 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let head = ["schema", "straddle"].map(|key| json.as_object_mut().and_then(|json| json.remove(key)));
     if head[0] != Some(SCHEMA.into()) {
         let found = head[0].as_ref().map_or_else(|| "missing".to_owned(), Value::to_string);
-        return Err(format!("the plan has schema version {found}, but this program reads version {SCHEMA}"));
+        return Err(format!(
+            "the plan has schema version {found}, but this version of straddle reads only \
+             version {SCHEMA}"
+        ));
     }
     serde_json::from_value(json).map_err(|error| error.to_string())
 }

@@ -35,8 +35,8 @@ pub enum PlanError {
     #[error("the disk {0}; to allow overwriting this, use --wipe")]
     WouldDestroy(String),
     #[error(
-        "the table would overwrite data at byte {at}, which is outside all partitions (perhaps a deleted \
-         partition or a boot loader); to allow this, use --wipe"
+        "the table would overwrite data at byte {at}, which is outside all partitions (perhaps from a \
+         deleted partition or a boot loader); to allow this, use --wipe"
     )]
     Occupied { at: ByteOffset },
     #[error(
@@ -59,8 +59,8 @@ pub enum PlanError {
     #[error("type {id:x} is reserved for the table itself; use role=logical instead")]
     ReservedType { id: u8 },
     #[error(
-        "an MBR has only 4 primary partitions, including the extended one; use role=logical for some \
-         partitions, or --table gpt"
+        "an MBR has room for only 4 primary partitions, and an extended partition counts as one; use \
+         role=logical for some partitions, or --table gpt"
     )]
     TooManyPrimaries,
     #[error("the table has room for only {0} partitions")]

@@ -117,7 +117,7 @@ fn candidates(topology: &Topology, asked: Option<ByteCount>) -> Vec<Candidate> {
     let usual = topology.boundary_of(USUAL_PHYSICAL).map(|boundary| Candidate {
         name: "usual physical sector",
         boundary,
-        source: "most disks have this physical sector, and this disk may hide it".to_owned(),
+        source: "most disks have this physical sector size, and this disk may hide it".to_owned(),
         at_end: true,
     });
     // After the boundaries that are more than advice, before those that are advice.

@@ -50,11 +50,14 @@ pub enum ChangeError {
     #[error("this device reports its sector size; --logical applies only to images")]
     OwnSectors,
     #[error(
-        "the table may use {1}-byte sectors instead of {0}-byte ones, because only with {1}-byte sectors \
-         does a partition start at known contents. Use --logical {1} or --logical {0}"
+        "the partition table may use {1}-byte sectors instead of {0}-byte ones: only with {1}-byte sectors \
+         is anything recognised at the start of a partition. Specify the sector size with --logical {1} or \
+         --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
-    #[error("the disk has {0}-byte sectors, so a table in {1}-byte sectors would not be recognised")]
+    #[error(
+        "the disk has {0}-byte sectors, so a partition table with {1}-byte sectors would not be recognised"
+    )]
     Unrecognised(BlockSize, BlockSize),
 }
 

@@ -43,10 +43,10 @@ impl TraceError {
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line \
-         in any format of --format; for other tables, name the columns with --columns"
+         in any format that --format accepts; for other tables, name the columns with --columns"
     )]
     Unknown,
-    #[error("the trace is not in the format {format}")]
+    #[error("the trace is not in {format} format")]
     NotBinary { format: &'static str },
     #[error(
         "a Parquet file has its metadata in a footer, so it cannot be read from a pipe or a compressed file"
@@ -62,21 +62,21 @@ pub enum LineError {
     Missing { column: &'static str, fields: usize },
     #[error("{column} = {value:?}: {reason}")]
     Field { column: &'static str, value: String, reason: &'static str },
-    #[error("the line is longer than {limit} bytes; no known trace format has such long lines")]
+    #[error("the line is longer than {limit} bytes; no known trace format has lines that long")]
     Long { limit: usize },
     #[error("the trace has more than {most} volumes; check the volume column")]
     Volumes { most: usize },
-    #[error("the name of the volume is longer than {limit} bytes")]
+    #[error("the volume name is longer than {limit} bytes")]
     LongName { limit: usize },
-    #[error("byte {offset}, length {length}: the request extends past the end of any disk")]
+    #[error("byte {offset}, length {length}: the request extends past the end of any possible disk")]
     TooFar { offset: u64, length: u64 },
     #[error(
-        "the file is not UTF-8 text, but binary or compressed with a program other than gzip, zstd or xz"
+        "the file is not UTF-8 text; it is binary, or compressed by a program other than gzip, zstd and xz"
     )]
     NotText,
     #[error(
-        "byte {offset}, length {length}: the request extends past the end of the drive at byte {capacity}; \
-         to wrap such requests around to the start, use --wrap"
+        "byte {offset}, length {length}: the request extends past the end of the drive (byte {capacity}); to \
+         wrap such requests around to the start, use --wrap"
     )]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error(transparent)]
@@ -89,7 +89,7 @@ straddle_units::error_kind!(LineError: Failed);
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetError {
     #[cfg(not(feature = "parquet"))]
-    #[error("this straddle was built without the feature 'parquet'")]
+    #[error("this build of straddle lacks the 'parquet' feature")]
     NotBuilt,
     #[cfg(feature = "parquet")]
     #[error(transparent)]
@@ -113,10 +113,11 @@ straddle_units::error_kind! {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     #[error(
-        "there is no column {column:?}; use --columns to name the right column. The columns are: {present}"
+        "there is no column {column:?}; name the right one with --columns. The columns in the file are: \
+         {present}"
     )]
     NoColumn { column: String, present: String },
-    #[error("there are two columns for {column:?}; choose one with --columns")]
+    #[error("two columns match {column:?}; choose one with --columns")]
     TwoColumns { column: &'static str },
     #[error("a batch has {found} columns, but the schema has {expected}")]
     Batch { found: usize, expected: usize },
@@ -134,11 +135,11 @@ pub enum WriteError {
     #[error(transparent)]
     Parquet(Box<dyn std::error::Error + Send + Sync>),
     #[error(
-        "fio's log must be in chronological order, but request {line} is earlier than the previous one; sort \
-         the trace"
+        "fio's log must be in chronological order, but request {line} is earlier than the one before it; \
+         sort the trace by time"
     )]
     Backwards { line: u64 },
-    #[error("the name of the volume {name:?} cannot be written: {why}")]
+    #[error("the volume name {name:?} cannot be written: {why}")]
     Name { why: &'static str, name: String },
 }
 

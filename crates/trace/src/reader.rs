@@ -273,7 +273,7 @@ mod tests {
         std::fs::write(file.path(), MAGIC).unwrap();
         let opened = Reader::open(Input::File(file.reopen().unwrap()), "t", &How::default());
         let said = std::error::Error::source(&opened.unwrap_err()).unwrap().to_string();
-        assert_eq!(said, "this straddle was built without the feature 'parquet'");
+        assert_eq!(said, "this build of straddle lacks the 'parquet' feature");
     }
 }
 

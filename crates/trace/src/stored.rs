@@ -21,7 +21,9 @@ const MOST_REQUESTS: u64 = 1 << 60;
 pub enum StoredError {
     #[error("not a straddle histogram")]
     Magic,
-    #[error("the histogram has version {found}, but this version of straddle reads version {VERSION}")]
+    #[error(
+        "the histogram has format version {found}, but this version of straddle reads only version {VERSION}"
+    )]
     Version { found: u8 },
     #[error(
         "the histogram is damaged or truncated: its checksum is {found:#010x} instead of {expected:#010x}"
@@ -125,7 +127,7 @@ impl Input<'_> {
         for _ in 0..self.number()? {
             let name = self.name()?;
             if account.volumes.last_key_value().is_some_and(|(last, _)| *last >= name) {
-                return Err(self.wrong("the volumes are not in order of name"));
+                return Err(self.wrong("the volumes are not sorted by name"));
             }
             let volume = self.volume()?;
             account.volumes.insert(name, volume);
@@ -182,14 +184,14 @@ impl Input<'_> {
 
     fn more(&mut self, requests: u64) -> Result<(), StoredError> {
         let sum = self.requests.checked_add(requests).filter(|sum| *sum <= MOST_REQUESTS);
-        self.requests = sum.ok_or_else(|| self.wrong("there are more requests than any trace has"))?;
+        self.requests = sum.ok_or_else(|| self.wrong("there are more requests than any trace can have"))?;
         Ok(())
     }
 
     fn count(&mut self) -> Result<u64, StoredError> {
         let count = self.number()?;
         if count > MOST_REQUESTS {
-            return Err(self.wrong("there are more requests than any trace has"));
+            return Err(self.wrong("there are more requests than any trace can have"));
         }
         Ok(count)
     }

@@ -30,15 +30,15 @@ pub enum RecordError {
     NotMounted,
     #[error("this kernel has no tracefs")]
     NoTracefs,
-    #[error("this kernel has no block request events (CONFIG_BLK_DEV_IO_TRACE)")]
+    #[error("this kernel was built without block request events (CONFIG_BLK_DEV_IO_TRACE)")]
     NoEvents,
     #[error("{}: cannot be used for recording; run as root", path.display())]
     Denied { path: PathBuf, source: io::Error },
-    #[error("{}: the kernel's buffers cannot be used", path.display())]
+    #[error("{}: the kernel's trace buffers cannot be used", path.display())]
     Tracefs { path: PathBuf, source: io::Error },
     #[error("{}: has an unknown format", path.display())]
     Format { path: PathBuf, source: FormatError },
-    #[error("the kernel's buffer of CPU {processor} has an invalid page")]
+    #[error("the kernel's trace buffer for CPU {processor} has an invalid page")]
     Page { processor: u32, source: PageError },
     #[error("the recording cannot be written")]
     Write(#[source] io::Error),
@@ -54,7 +54,7 @@ fn below(lower: &[String]) -> String {
 pub enum FormatError {
     #[error("the event has no field {name}")]
     NoField { name: &'static str },
-    #[error("the pages are larger than {most} bytes")]
+    #[error("the pages of the trace buffer are larger than {most} bytes")]
     Large { most: usize },
 }
 
@@ -64,7 +64,7 @@ pub enum FormatError {
 pub enum PageError {
     #[error("the page has only {bytes} bytes")]
     Short { bytes: usize },
-    #[error("the page declares {bytes} bytes of events")]
+    #[error("the page declares {bytes} bytes of events, which is more than it can hold")]
     Long { bytes: u64 },
     #[error("the event at byte {byte} extends past the end of the page")]
     Event { byte: usize },

@@ -27,7 +27,7 @@ pub(crate) fn prepare(target: &mut Target, local: &str, findings: &mut Findings)
         let made = quote_path(Path::new(&format!("{name}.qcow2")));
         let line = format!("qemu-img convert -f {format} -O qcow2 {file} {made}");
         target.remarks.push(format!(
-            "straddle cannot write to a {} image of type {}: convert it, then check the new image to get the \
+            "straddle cannot write to a {} image of type {}; convert it, then check the new image to get the \
              commands: {line}",
             container.format, container.variant
         ));

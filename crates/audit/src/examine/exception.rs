@@ -27,7 +27,7 @@ pub enum ExceptionError {
     NoReason,
     #[error("the pattern '{pattern}' is not valid")]
     Pattern { pattern: String, source: PatternError },
-    #[error("the number of a partition must be at least 1")]
+    #[error("a partition number must be at least 1")]
     NoPartition,
 }
 

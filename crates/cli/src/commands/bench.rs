@@ -231,14 +231,14 @@ impl FromStr for Offsets {
                 return Err(format!("the range {first}..{last} is in descending order"));
             }
             if last - first >= MOST_OFFSETS as u64 {
-                return Err(format!("at most {MOST_OFFSETS} offsets are possible"));
+                return Err(format!("at most {MOST_OFFSETS} offsets can be specified"));
             }
             offsets.extend(first..=last);
         }
         offsets.sort_unstable();
         offsets.dedup();
         if offsets.len() > MOST_OFFSETS {
-            Err(format!("at most {MOST_OFFSETS} offsets are possible"))
+            Err(format!("at most {MOST_OFFSETS} offsets can be specified"))
         } else {
             Ok(Self(offsets))
         }

@@ -322,7 +322,8 @@ pub(super) fn hint(
             )
         }
         _ if error.lacks_room() => format!(
-            "{error}; to copy it to another disk: straddle realign {operand}{options} --to NEW --save {}",
+            "{error}; to copy the partitions to another disk: straddle realign {operand}{options} --to NEW \
+             --save {}",
             plan("copy.json")
         ),
         TableKind::Content(content) => {

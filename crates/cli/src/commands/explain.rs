@@ -141,7 +141,7 @@ fn explain_found(arguments: &ExplainArguments, word: &str) -> Result<Exit> {
     if !all {
         let end = if hint.is_empty() { "" } else { ";" };
         output::complain(&format!(
-            "note: no text contains all of these words, so the text with most of them is shown{end}{hint}"
+            "note: no text contains all of these words, so the best match is shown{end}{hint}"
         ));
     }
     if arguments.json {

@@ -298,7 +298,7 @@ fn verdict(report: &Report) -> String {
     let (size, first) = (unit.size(), unit.phase().get());
     match (report.misreports(), report.claims.unit.filter(|claimed| *claimed != size)) {
         (Some(true), Some(claimed)) => format!(
-            "MISREPORTS: the drive claims {}-byte {noun}, but they have {} bytes; the first is at byte \
+            "MISREPORTS: the drive claims {}-byte {noun}, but they are {} bytes long; the first is at byte \
              {first}.",
             claimed.get(),
             size.get()

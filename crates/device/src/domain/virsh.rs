@@ -18,9 +18,7 @@ const URIS: [&str; 2] = ["VIRSH_DEFAULT_CONNECT_URI", "LIBVIRT_DEFAULT_URI"];
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum VirshError {
-    #[error(
-        "virsh is not installed; instead of the domain's name, specify the file that describes the domain"
-    )]
+    #[error("virsh is not installed; instead of the domain's name, specify the path of its XML file")]
     Missing,
     #[error("cannot run virsh")]
     Run(#[source] io::Error),
@@ -68,7 +66,10 @@ pub(super) fn ask(limit: Duration, command: &'static str, words: &[&str]) -> Res
     if out.len() as u64 > MAX_DOCUMENT {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(VirshError::Output { command, what: "more text than any description of a domain has" });
+        return Err(VirshError::Output {
+            command,
+            what: "more text than a description of a domain can have",
+        });
     }
     let errors = errors.recv_timeout(limit).unwrap_or_default();
     let status = child.wait().map_err(VirshError::Run)?;

@@ -61,7 +61,7 @@ pub enum FetchError {
     Region { region: String },
     #[error("{host} ignores range requests, so straddle would have to download the whole object{}", len.map_or_else(String::new, |len| format!(", {len}")))]
     NoRanges { host: String, len: Option<ByteCount> },
-    #[error("{host} sent a different range than bytes {first} to {last}: {what}")]
+    #[error("{host} sent a range other than bytes {first} to {last}: {what}")]
     WrongRange { host: String, first: u64, last: u64, what: String },
     #[error("{host} sent {have} bytes, but announced {want}")]
     WrongLength { host: String, have: String, want: u64 },

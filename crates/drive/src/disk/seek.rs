@@ -44,7 +44,7 @@ pub enum SeekError {
          average seek time may be too close to the track-to-track or full-stroke time"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
-    #[error("the distances must start at 1 or more and increase, but entry {index} does not")]
+    #[error("each distance must be at least 1 and larger than the one before, but entry {index} is not")]
     Order { index: usize },
 }
 

@@ -145,7 +145,7 @@ mod tests {
         let message = diagnose("its kernel was killed by signal 6".into(), console).to_string();
         assert_eq!(
             message,
-            "the guest ended before its script did (its kernel panicked: Attempted to kill init! \
+            "the guest stopped before its script finished (its kernel panicked: Attempted to kill init! \
              exitcode=0x00000100); its console ended with: Freeing unused memory | first process: no shell"
         );
     }

@@ -379,7 +379,7 @@ pub enum GuestError {
     Hung { limit: Duration, whose: &'static str },
     #[error("interrupted")]
     Interrupted,
-    #[error("the guest ended before its script did ({how}); its console ended with: {console}")]
+    #[error("the guest stopped before its script finished ({how}); its console ended with: {console}")]
     Died { how: String, console: String },
 }
 

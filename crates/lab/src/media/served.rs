@@ -16,14 +16,14 @@ use crate::media::unsettled::Unsettled;
 pub enum MediaError {
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("the power of the drive is off")]
+    #[error("the drive's power is off")]
     Off,
     /// A write carries another number of bytes than it states, or another request carries bytes.
     #[error("a request of {wanted} bytes carries {brought} bytes of data")]
     Payload { brought: u64, wanted: u64 },
     #[error("cannot cut the power, because unflushed data is not being tracked")]
     NotKept,
-    #[error("the store of the drive failed")]
+    #[error("the drive's store failed")]
     Store(#[from] io::Error),
 }
 

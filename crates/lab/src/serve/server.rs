@@ -66,7 +66,7 @@ pub enum ServerError {
     Endpoint(#[from] EndpointError),
     #[error("cannot wait for clients")]
     System(#[from] io::Error),
-    #[error("the store of the drive failed")]
+    #[error("the drive's store failed")]
     Store(#[source] io::Error),
 }
 

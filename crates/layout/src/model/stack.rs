@@ -187,13 +187,13 @@ pub enum Problem {
     GptPrimaryDamaged { at: ByteOffset, why: String },
     #[error("the backup GPT at byte {at} is damaged or missing: {why}")]
     GptBackupDamaged { at: ByteOffset, why: String },
-    #[error("neither copy of the GPT (the primary one at byte {at}) can be used: {why}")]
+    #[error("neither copy of the GPT can be used (the primary is at byte {at}): {why}")]
     GptUnusable { at: ByteOffset, why: String },
     #[error(
-        "the backup GPT is at byte {at} instead of byte {expected}, in the last block, so the disk has grown"
+        "the backup GPT is at byte {at} instead of in the last block (byte {expected}), so the disk has grown"
     )]
     GptBackupMisplaced { at: ByteOffset, expected: ByteOffset },
-    #[error("the GPT was made for a larger disk, with its last block at byte {at}")]
+    #[error("the GPT was made for a larger disk, whose last block is at byte {at}")]
     GptPastEnd { at: ByteOffset },
     #[error(
         "the primary and backup GPT are both intact but differ, first at byte {at}; the primary was used"
@@ -202,7 +202,7 @@ pub enum Problem {
     #[error("the MBR is protective, but there is no GPT at byte {at} or at the end of the disk")]
     ProtectiveWithoutGpt { at: ByteOffset },
     /// There is a GPT and it was read, but no MBR entry protects it: Linux does not see it.
-    #[error("the GPT has no protective MBR entry (byte {at}), so the kernel does not see it")]
+    #[error("the GPT has no protective MBR entry (byte {at}), so the kernel does not see the GPT")]
     NoProtectiveMbr { at: ByteOffset },
     #[error(
         "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition \
@@ -237,11 +237,11 @@ pub enum Problem {
     Overlap { first: u32, second: u32, at: ByteOffset },
     #[error("contains {what}, at byte {at}; writing there destroys the table")]
     TableInside { number: u32, what: Structure, at: ByteOffset },
-    #[error("reaches past the end of the disk, from byte {at} on")]
+    #[error("is past the end of the disk from byte {at} on")]
     OutOfRange { number: u32, at: ByteOffset },
     #[error(
-        "the {content} records a size of {recorded}, which is {} more than there is room for, so its data \
-         may reach past the end",
+        "the {content} records a size of {recorded}, which is {} more than the space available, so its data \
+         may extend past the end of that space (byte {at})",
         .recorded.saturating_sub(*.len)
     )]
     CutShort { number: Option<u32>, content: Content, at: ByteOffset, recorded: ByteCount, len: ByteCount },

@@ -45,7 +45,7 @@ pub enum RunError {
     Target { index: u64, source: TargetError },
     #[error("no offset was specified")]
     NoOffsets,
-    #[error("offset {offset} is past the end of any target")]
+    #[error("offset {offset} is past the end of any possible target")]
     Offset { offset: u64 },
 }
 

@@ -336,7 +336,8 @@ impl Default for Budget {
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum ProbeError {
     #[error(
-        "too little space to probe ({bytes} bytes); at least {needed} bytes are needed, in pieces of 128 KiB"
+        "too little space to probe ({bytes} bytes); at least {needed} bytes are needed, in contiguous areas \
+         of 128 KiB or more"
     )]
     TooSmall { bytes: u64, needed: u64 },
     #[error("cannot probe a target with {0}-byte logical sectors")]

@@ -53,7 +53,7 @@ pub enum JournalError {
     #[error("{path}: the journal is damaged ({what}), so nothing was restored. Compare the target with a \
              backup. The journal was renamed to {renamed}", path = path.display(), renamed = renamed.display())]
     Damaged { path: PathBuf, what: String, renamed: PathBuf },
-    #[error("{path}: {target} is not the target of this journal: {what}", path = path.display(), target = target.display())]
+    #[error("{path}: {target} is not the target of this journal ({what})", path = path.display(), target = target.display())]
     OtherTarget { path: PathBuf, target: PathBuf, what: String },
     #[error("{path}: cannot restore the target of this journal; the journal was kept", path = path.display())]
     Open { path: PathBuf, source: OpenError },

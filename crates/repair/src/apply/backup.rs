@@ -243,7 +243,7 @@ impl Backup {
         let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() || metadata.len() > MAX_BACKUP {
-            return Err(damaged("the file is not a regular file or is larger than any backup".to_owned()));
+            return Err(damaged("the file is not a regular file, or is too large to be a backup".to_owned()));
         }
         let text = std::fs::read(path).map_err(failed)?;
         let backup: BackupFile = serde_json::from_slice(&text).map_err(|error| match error.classify() {
@@ -255,7 +255,7 @@ impl Backup {
         })?;
         if backup.version != VERSION {
             return Err(damaged(format!(
-                "the backup has version {}, but this program reads version {VERSION}",
+                "the backup has version {}, but this version of straddle reads only version {VERSION}",
                 backup.version
             )));
         }

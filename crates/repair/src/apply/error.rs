@@ -17,8 +17,8 @@ pub enum ApplyError {
     #[error("nothing was written, because {0}")]
     OtherDisk(String),
     #[error(
-        "nothing was written, because the backup is of {path}, and this disk has no serial number that could \
-         identify it"
+        "nothing was written, because the backup was made of {path}, and this disk has no serial number to \
+         show that it is the same disk"
     )]
     Elsewhere { path: String },
     #[error(

@@ -24,11 +24,12 @@ pub enum BootError {
     Run { program: &'static str, source: io::Error },
     #[error("{command} failed ({status})")]
     Generator { command: String, status: ExitStatus },
-    #[error("the move is not prepared")]
+    #[error("the move could not be prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed, even without the move. The current initramfs would still move the partitions at \
-         boot. Repair the program that generates it, then cancel the move with --at-boot=cancel"
+        "'{command}' failed both with the move and without it. The current initramfs would still move the \
+         partitions at boot. Repair the program that generates the initramfs, then cancel the move with \
+         --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
     #[error("a move of {} is already prepared; first cancel that move (--at-boot=cancel)", .0.display())]
@@ -55,7 +56,7 @@ pub enum BootError {
     Unfinished(#[source] Box<Self>),
     #[error("the move ended with an error")]
     EndedBadly(#[source] Box<Self>),
-    #[error("the kernel does not list the partitions of the table")]
+    #[error("the kernel's list of partitions differs from the partition table")]
     NotListed,
     #[error("cannot reboot; switch the machine off and on")]
     NoRestart(#[source] io::Error),

@@ -43,14 +43,14 @@ pub enum CopyError {
     #[error("nothing was written, because {0}")]
     OtherSource(String),
     #[error(
-        "{}: the source was in use or written to during the copy, so the new disk has no table. When nothing \
-         writes to the source any more, run the same command again",
+        "{}: the source was in use or written to during the copy, so no partition table was written to the \
+         new disk. Once nothing writes to the source any more, run the same command again",
         .0.display()
     )]
     SourceWritten(PathBuf),
     #[error(
-        "the list of unreadable areas cannot be saved, so the new disk has no table; run the same command \
-         again"
+        "the list of unreadable areas cannot be saved, so no partition table was written to the new disk; \
+         run the same command again"
     )]
     List(#[source] io::Error),
     #[error(
@@ -70,7 +70,7 @@ pub enum CopyError {
     Record(#[from] MoveError),
     #[error("cannot read the source or the new disk")]
     Read(#[from] ReadError),
-    #[error("byte {at} of the source cannot be read; --skip-bad continues without it")]
+    #[error("byte {at} of the source cannot be read; to continue without it, use --skip-bad")]
     Unreadable { at: ByteOffset, source: ReadError },
     #[error("cannot write byte {at}, so the copy is unfinished; run the same command again")]
     Write { at: ByteOffset, source: io::Error },

@@ -324,7 +324,9 @@ impl Table {
         let (start, end) = (extended.start.get(), extended.end().get());
         let is_inside = |(from, to, number): &&(u64, u64, u32)| *number <= 4 && *from < end && start < *to;
         match occupied.iter().find(is_inside) {
-            Some((_, _, number)) => Err(invalid(format!("partition {number} is inside the extended one"))),
+            Some((_, _, number)) => {
+                Err(invalid(format!("partition {number} is inside the extended partition")))
+            }
             None => Ok(()),
         }
     }

@@ -52,7 +52,7 @@ impl fmt::Display for Shrink {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum RealignError {
-    #[error("no partition has to move")]
+    #[error("no partition has to be moved")]
     Nothing,
     #[error(
         "partition {number} starts on a boundary, but its {what} does not; {way}; to move the partition \
@@ -211,15 +211,15 @@ pub enum MoveError {
     JournalFile { path: PathBuf, source: io::Error },
     #[error(
         "{}: nothing was written, because this file exists and may be the journal of an unfinished move. Do \
-         not remove it, but run 'straddle resume' with the same --journal, which resumes the move or \
-         identifies the file",
+         not remove the file; run 'straddle resume' with the same --journal, which resumes the move or \
+         reports what the file is",
         .0.display()
     )]
     JournalExists(PathBuf),
     #[error(
         "no unfinished move found: the move is complete, was rolled back, or never began ('straddle check' \
-         shows where the partitions are). Name a journal in a file with --journal. If another program has \
-         replaced the partition table since the move stopped, add --restore-table FILE"
+         shows where the partitions are). If the journal is in a file, name that file with --journal. If \
+         another program has replaced the partition table since the move stopped, add --restore-table FILE"
     )]
     Nothing,
     #[error("{0}")]
@@ -267,8 +267,8 @@ pub enum NoJournal {
     )]
     NotBegun,
     #[error(
-        "the disk has no unfinished move, because its table has no marker and there is no journal that is \
-         still needed"
+        "the disk has no unfinished move: its table has no marker, and there is no journal that is still \
+         needed"
     )]
     Anywhere,
 }

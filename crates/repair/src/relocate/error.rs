@@ -40,7 +40,7 @@ pub enum RelocateError {
     OtherSize { made: ByteCount, found: ByteCount },
     #[error("the journal is for another disk or for another location on this disk: {0}")]
     Foreign(String),
-    #[error("the journal has format {0}, which this version does not support")]
+    #[error("the journal has format {0}, which this version of straddle does not support")]
     Version(u32),
     /// No crash explains it.
     #[error("the journal or the data that it describes is damaged: {0}")]

@@ -191,8 +191,7 @@ fn two_columns_for_one_quantity_are_refused_unless_the_map_chooses() {
         let plan = Plan::of(&schema, &columns, is_timed);
         plan.map(|plan| plan.has_volumes()).map_err(|error| error.to_string())
     };
-    let twice =
-        |quantity: &str| Err(format!("there are two columns for {quantity:?}; choose one with --columns"));
+    let twice = |quantity: &str| Err(format!("two columns match {quantity:?}; choose one with --columns"));
     let times = ["time", "time_ns", "op", "offset", "length"];
     assert_eq!(plan(&times, "", true), twice("time"));
     assert_eq!(plan(&times, "time=time_ns", true), Ok(false));

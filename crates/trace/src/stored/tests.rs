@@ -122,7 +122,7 @@ fn what_is_wrong_is_said() {
     let at = many.len() - 4;
     assert_eq!(many[at..], [1, 0, 0, 0], "one request, no discards, no flushes");
     many.splice(at..=at, [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20]);
-    assert!(error(&signed(many)).contains("more requests than any trace has"));
+    assert!(error(&signed(many)).contains("more requests than any trace can have"));
 }
 
 #[test]

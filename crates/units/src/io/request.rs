@@ -90,6 +90,6 @@ pub enum Refusal {
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error("the drive does not support discard")]
     NoDiscard,
-    #[error("the request was submitted at {at}, but the clock of the drive is already at {now}")]
+    #[error("the request was submitted at {at}, but the drive's clock is already at {now}")]
     InThePast { at: Time, now: Time },
 }

@@ -50,7 +50,7 @@ impl Run {
         let (of_one, of_all): (Vec<&Assumed>, Vec<&Assumed>) =
             arguments.assume.iter().partition(|assumed| assumed.of.is_some());
         if of_all.len() > 1 {
-            return usage("--assume specifies more than one topology for all targets");
+            return usage("--assume specifies more than one topology that applies to all targets");
         }
         let of_all = of_all.first().map(|assumed| assumed.assume.clone());
         let options = Options {
@@ -187,7 +187,7 @@ pub(super) fn all(arguments: &CheckArguments) -> Result<Vec<Subject>> {
     let subjects: Vec<Subject> =
         arguments.domains.iter().flat_map(|word| of_domain(word, &libvirt, arguments.quiet)).collect();
     if subjects.is_empty() {
-        output::complain("no disk of a libvirt domain was found");
+        output::complain("no libvirt domain with a disk was found");
     }
     Ok(subjects)
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<Exit> {
         let larger = (arguments.buffer.get() >> 10).saturating_mul(factor).max(USUAL);
         let lost = plural(ended.lost, "event");
         output::complain(&format!(
-            "{lost} lost, because the kernel's buffers were full; use larger buffers, such as --buffer \
+            "{lost} lost, because the kernel's trace buffers were full; use larger buffers, such as --buffer \
              {larger}KiB"
         ));
     }

@@ -210,13 +210,13 @@ fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
 const fn policy(policy: RmwPolicy) -> &'static str {
     match policy {
         RmwPolicy::ImmediateSerial => {
-            "one by one, each is read, and written a revolution later, before the write completes"
+            "before the write completes, they are read one by one, each written a revolution later"
         }
         RmwPolicy::ImmediateMerged => {
             "all are read in one pass and written in the next pass, before the write completes"
         }
         RmwPolicy::DestageSerial => {
-            "when the cache is written out, one by one, each is read, and written a revolution later"
+            "when the cache is written out, they are read one by one, each written a revolution later"
         }
         RmwPolicy::DestageMerged => {
             "when the cache is written out, all those of a write are read in one pass and written in the \

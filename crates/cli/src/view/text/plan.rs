@@ -300,7 +300,7 @@ const IDENTITIES: &str =
 
 /// What is done before the first write to a disk that is taken for empty.
 const READS_FIRST: &str = "apply first reads the parts of the new disk that it will write, and refuses if \
-                           any byte is not zero (--wipe overwrites them)";
+                           any of these bytes is not zero (--wipe overwrites them anyway)";
 
 #[derive(Clone, Copy)]
 pub(crate) struct CopyView<'a> {

@@ -75,7 +75,10 @@ impl<'a> Host<'a> {
     fn partition_at(&self, start: u64, partition: Partition) -> Result<PathBuf, LabError> {
         let failure = |what: String| LabError::Failed(format!("{}: {what}", self.device.display()));
         if !start.is_multiple_of(self.sector) {
-            return Err(failure(format!("byte {start} is inside a logical sector of {} bytes", self.sector)));
+            return Err(failure(format!(
+                "byte {start} is not a multiple of the {}-byte logical sector",
+                self.sector
+            )));
         }
         let first = start / self.sector;
         let ends_on_it = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= self.size());
