@@ -447,7 +447,9 @@ fn a_run_that_stays_in_the_buffer_is_no_verdict_on_the_medium() {
     assert!(text.contains("Not a steady state"), "{text}");
     let text = said(&[]);
     assert!(
-        text.contains("The drive was fresh: no flash was garbage-collected. For the cost of long random writes"),
+        text.contains(
+            "The drive was fresh: no flash was garbage-collected. For the cost of long random writes"
+        ),
         "{text}"
     );
     assert!(text.contains("fill the drive's buffer"), "{text}");
