@@ -315,7 +315,7 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     assert_eq!(again.status.code(), Some(4));
     assert!(
         flat(&transcript(&again))
-            .contains("Do not remove it, but run 'straddle resume' with the same --journal")
+            .contains("Do not remove the file; run 'straddle resume' with the same --journal")
     );
     fs::write(dir.join("empty"), [0; 4096]).unwrap();
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);

@@ -354,7 +354,7 @@ fn encrypted_images_are_refused() {
     });
     assert!(made, "qemu-img could not make an encrypted image");
     let error = open_with(&dir.path().join("image"), &[]).err().unwrap();
-    assert_eq!(error.to_string(), "qcow2: byte 32: an encrypted image (LUKS) is not supported");
+    assert_eq!(error.to_string(), "qcow2 image, byte 32: an encrypted image (LUKS) is not supported");
 }
 
 #[test]

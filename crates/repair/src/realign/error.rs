@@ -212,7 +212,7 @@ pub enum MoveError {
     #[error(
         "{}: nothing was written, because this file exists and may be the journal of an unfinished move. Do \
          not remove the file; run 'straddle resume' with the same --journal, which resumes the move or \
-         reports what the file is",
+         identifies the file",
         .0.display()
     )]
     JournalExists(PathBuf),
