@@ -319,7 +319,7 @@ fn a_journal_elsewhere_or_damaged_is_said() {
     );
     fs::write(dir.join("empty"), [0; 4096]).unwrap();
     let again = straddle_in(&dir, &["apply", "move.json", "--write", NAME, "--journal", "empty"]);
-    assert!(flat(&transcript(&again)).contains("Do not remove it"));
+    assert!(flat(&transcript(&again)).contains("Do not remove the file"));
     let output = straddle_in(&dir, &["resume", NAME, "--journal", "journal"]);
     assert!(output.status.success(), "{}", transcript(&output));
 

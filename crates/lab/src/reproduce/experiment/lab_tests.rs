@@ -114,7 +114,7 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
     refused(", start = 34", ", end = 99", "needs a start");
     refused("memory_mib = 512", "table = \"mbr\"\nruns = 100", "runs");
     refused("memory_mib = 512", "table = \"apm\"", "apm");
-    refused("memory_mib = 512", "host = { preset = \"linux-1.0\" }", "unknown preset \"linux-1.0\"");
+    refused("memory_mib = 512", "host = { preset = \"linux-1.0\" }", "unknown host preset \"linux-1.0\"");
     refused("memory_mib = 512", "memory_mib = 1", "memory_mib");
     refused("memory_mib = 512", "scale = 0", "scale");
     refused("files = 100", "files = 0", "input");
@@ -122,9 +122,9 @@ fn what_makes_no_lab_step_is_refused_with_its_place() {
     refused("LAZY = \"1\"", "\"LA ZY\" = \"1\"", "environment");
     refused("variant = \"xfs\"", "variant = \"zfs\"", "unknown variant \"zfs\"");
     refused("of = \"greatest\"", "of = \"each\"", "needs 'low' and 'high'");
-    refused("of = \"greatest\"", "arm = \"at 34\"", "specify the variant");
+    refused("of = \"greatest\"", "arm = \"at 34\"", "the variant must be specified");
     refused("\"untar\", of", "\"other\", of", "has no such measure");
-    refused("value = 2.0", "value = -2.0", "not above 0");
+    refused("value = 2.0", "value = -2.0", "must be above 0");
     refused("title = \"copies\"", "titel = \"copies\"", "titel");
     refused("drive = \"st2000dl003\"", "drives = \"st2000dl003\"", "drives");
 }
