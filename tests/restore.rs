@@ -91,9 +91,8 @@ fn a_killed_run_leaves_what_was_there_and_what_its_owner_writes_then() {
             // With the command that the refusal prints, unchanged.
             0 => {
                 let said = String::from_utf8(refused.stderr).unwrap();
-                let command =
-                    said.split_once("; run straddle ").and_then(|(_, rest)| rest.split_once(" first"));
-                let transcript = tools::shell(&format!("'{STRADDLE}' {}", command.unwrap().0), dir.path());
+                let (_, command) = said.trim_end().split_once("; first run straddle ").unwrap();
+                let transcript = tools::shell(&format!("'{STRADDLE}' {command}"), dir.path());
                 assert!(fs::read(&target).unwrap() == bytes, "{again}: {transcript}");
             }
             1 => owner_writes(&target, &journals, &bytes, drawn, &again),

@@ -111,6 +111,9 @@ pub struct Fit {
     pub knobs: Vec<Knob>,
     /// The experiments whose figures they were fitted to.
     pub experiments: Vec<String>,
+    /// The lab figures, as EXPERIMENT/MEASURE, that a value or the policy was chosen by hand to match.
+    #[serde(default)]
+    pub chosen: Vec<String>,
 }
 
 /// A number that a fit may change.

@@ -190,8 +190,8 @@ fn run_lab(
     let mut outcomes = outcomes.into_iter();
     for ReproducedExperiment { experiment, judged, lab, .. } in experiments {
         let mut own: Vec<StepOutcome> = outcomes.by_ref().take(experiment.lab.len()).collect();
-        for outcome in own.iter_mut().filter(|_| *judged) {
-            joint::note_origins(experiment, &Profile::open(&outcome.drive)?, outcome);
+        for (step, outcome) in experiment.lab.iter().zip(&mut own).filter(|_| *judged) {
+            joint::note_origins(experiment, step, &Profile::open(&outcome.drive)?, outcome);
         }
         *lab = Some(own);
     }

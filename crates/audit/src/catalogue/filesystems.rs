@@ -115,8 +115,8 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
     why: "Only mkfs and Windows' own tools write this field. If another tool moves or copies the partition, \
           the old value remains. The partition's BIOS boot code uses the field to locate the rest of its \
           code.",
-    cost: "Windows does not boot from the partition. The finding is a warning for the active partition of an \
-           MBR, and advice for other partitions (data, EFI, exFAT), where no program reads the field.",
+    cost: "Windows does not boot from the partition. The finding is a warning for the active partition on \
+           an MBR disk. It is advice for other partitions and for exFAT, where no program reads the field.",
     fix: "With the partition unmounted, write the number of its first sector to the boot sector (four bytes \
           at byte 28) and to the copies of the boot sector. On NTFS, one copy is in the partition's last \
           sector, and another is just after the volume, either in the next sector or in the last sector of \

@@ -190,9 +190,10 @@ pub(super) const UNFINISHED_MOVE: Definition = Definition {
     cost: "The partitions cannot be used until the move is finished. No data is lost, because the move can \
            be completed or rolled back from the journal, and the source of a copy is unchanged.",
     fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
-          then, change nothing else on the disk. If another program has written a new table, add \
-          --restore-table FILE, which saves the new table first. To complete a copy, rerun the command that \
-          started it (straddle apply PLAN --from SOURCE --write TARGET).",
+          then, change nothing else on the disk. If another program has since replaced the \
+          partition table, add --restore-table FILE: the replacement is saved to FILE, and the move \
+          continues. To complete a copy, rerun the command that started it (straddle apply PLAN --from \
+          SOURCE --write TARGET).",
     sources: &["docs/realign.md"],
 };
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use straddle_drive::Profile;
 use straddle_drive::disk::RmwPolicy;
 
-use crate::reproduce::experiment::{Experiment, Judged, Outcome, Step};
+use crate::reproduce::experiment::{Experiment, Judged, LabStep, Outcome, Step};
 use crate::reproduce::lab::{self, Comparison};
 use crate::reproduce::policy::{Band, Policies};
 
@@ -229,13 +229,24 @@ impl Totals {
 /// Returns how the model comes to the raw figures of an experiment.
 pub fn origin(profile: &Profile, experiment: &Experiment) -> Origin {
     let fit = profile.fit.as_ref();
-    let is_fitted = fit.is_some_and(|fit| fit.experiments.contains(&experiment.name));
+    let is_of = |of: &String| of.split('/').next() == Some(&*experiment.name);
+    let is_fitted = fit.is_some_and(|fit| {
+        fit.experiments.contains(&experiment.name)
+            || (!experiment.steps.is_empty() && fit.chosen.iter().any(is_of))
+    });
     if is_fitted { Origin::Fitted } else { Origin::Predicted }
 }
 
 /// Notes how the model came to each figure of a lab step: a step may repeat a raw figure to which the drive is
-/// fitted.
-pub fn note_origins(experiment: &Experiment, profile: &Profile, outcome: &mut lab::StepOutcome) {
+/// fitted, or a value of the drive may have been chosen to match it.
+pub fn note_origins(
+    experiment: &Experiment,
+    step: &LabStep,
+    profile: &Profile,
+    outcome: &mut lab::StepOutcome,
+) {
+    let chosen = profile.fit.iter().flat_map(|fit| &fit.chosen).filter_map(|of| of.split_once('/'));
+    let chosen: Vec<(&str, &str)> = chosen.collect();
     let steps = experiment.steps.iter().filter(|step| base(&step.drive) == base(&outcome.drive));
     let raw: Vec<(&str, f64)> = steps.flat_map(Step::published).collect();
     for compared in &mut outcome.compared {
@@ -243,7 +254,12 @@ pub fn note_origins(experiment: &Experiment, profile: &Profile, outcome: &mut la
             *unit == compared.unit_name() && (value / compared.published - 1.0).abs() < 1e-9
         };
         let repeated = raw.iter().any(is_same);
-        compared.origin = Some(if repeated { origin(profile, experiment) } else { Origin::Predicted });
+        let measure = step.measures[compared.measure].name.as_str();
+        compared.origin = Some(match repeated {
+            _ if chosen.contains(&(experiment.name.as_str(), measure)) => Origin::Fitted,
+            true => origin(profile, experiment),
+            false => Origin::Predicted,
+        });
     }
 }
 

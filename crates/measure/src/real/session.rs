@@ -38,7 +38,7 @@ pub enum SessionError {
     Unrestored { path: PathBuf, journal: PathBuf, is_running: bool },
     #[error("{folder}: cannot search for journals of interrupted runs", folder = folder.display())]
     Journals { folder: PathBuf, source: io::Error },
-    #[error("{path}: cannot watch for other programs that open {what} (inotify); nothing was written", path = path.display(), what = what.display())]
+    #[error("{path}: cannot watch for other programs opening {what} (inotify); nothing was written", path = path.display(), what = what.display())]
     Blind { path: PathBuf, what: PathBuf, source: io::Error },
     #[error(transparent)]
     Target(#[from] RealError),

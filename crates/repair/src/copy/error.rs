@@ -49,8 +49,8 @@ pub enum CopyError {
     )]
     SourceWritten(PathBuf),
     #[error(
-        "the list of unreadable areas cannot be saved, so no partition table was written to the new disk; \
-         run the same command again"
+        "could not save the list of unreadable areas, so no partition table was written to the new disk; \
+         solve this, and run the same command again"
     )]
     List(#[source] io::Error),
     #[error(

@@ -110,7 +110,7 @@ fn what_is_wrong_is_said() {
     assert_eq!(error(b"PAR1 and more"), "not a straddle histogram");
     let mut newer = good.clone();
     newer[8] = 9;
-    assert!(error(&newer).contains("has version 9"), "{}", error(&newer));
+    assert!(error(&newer).contains("has format version 9"), "{}", error(&newer));
     assert!(error(&good[..good.len() - 1]).contains("damaged or truncated"));
     let mut flipped = good.clone();
     *flipped.last_mut().unwrap() ^= 1;

@@ -119,7 +119,10 @@ pub(crate) fn show(profile: &Profile) -> String {
 pub fn in_view(fit: &Fit) -> String {
     let line = |text: &str| wrap(&printable(text), "  ") + "\n";
     if fit.experiments.is_empty() {
-        return line("none; nothing is fitted");
+        return match &*fit.chosen {
+            [] => line("none; nothing is fitted"),
+            chosen => line(&format!("none; values were chosen by hand to match {}", chosen.join(", "))),
+        };
     }
     let names = fit.experiments.join(", ");
     let knobs: Vec<&str> = fit.knobs.iter().map(|knob| knob.path.as_str()).collect();

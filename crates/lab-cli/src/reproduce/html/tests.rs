@@ -76,8 +76,8 @@ fn reproduced(names: &[&str]) -> Reproduced {
         let mut lab =
             straddle_lab::reproduce::lab::reproduce(&Fixed, &planned, &inputs, settings, &mut Silent)
                 .unwrap();
-        for outcome in &mut lab {
-            joint::note_origins(&experiment, &Profile::open(&outcome.drive).unwrap(), outcome);
+        for (step, outcome) in experiment.lab.iter().zip(&mut lab) {
+            joint::note_origins(&experiment, step, &Profile::open(&outcome.drive).unwrap(), outcome);
         }
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();
         ReproducedExperiment { experiment, judged: true, outcome: Some(outcome), lab: Some(lab) }

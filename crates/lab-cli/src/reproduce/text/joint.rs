@@ -9,8 +9,10 @@ use crate::reproduce::json::JudgedFigures;
 
 pub(crate) const RULE: &str = "For each drive, the policy with the most figures and ratios within 20 % of \
                                the published values is chosen. Ties are decided by the number within 25 %, \
-                               then by the worst ratio to a published value (the ratio closest to 1 wins), \
-                               and then in favour of the policy in the drive's profile (its own policy).";
+                               then by the worst ratio to a published value (the ratio closest to 1 wins, \
+                               if the difference is more than 0.1 %), and then in favour of the policy in \
+                               the drive's profile (its own policy). A policy that was not run for all \
+                               figures is not chosen.";
 
 /// The headings above [`cells`].
 pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];

@@ -46,7 +46,7 @@ fn a_drive_with_no_knob_has_its_errors_reported() {
 #[test]
 fn what_cannot_be_fitted_is_refused() {
     assert!(matches!(fit("nothing", &mut Silent), Err(FitError::Drive(_))));
-    assert!(matches!(fit("640gb-512n", &mut Silent), Err(FitError::NoFit { .. })));
+    assert!(matches!(fit("nvme-tlc-4k", &mut Silent), Err(FitError::NoFit { .. })));
     let error = fit("3tb-512e-2012", &mut Silent).unwrap_err();
     assert!(matches!(error, FitError::NoFigures { .. }), "{error}");
 }

@@ -125,10 +125,10 @@ fn drives_are_judged_apart_and_one_without_policies_by_its_figures() {
 
 #[test]
 fn a_figure_is_fitted_if_a_raw_figure_of_the_drives_fit_was_published_so() {
-    let experiment = Experiment::open("afd-2019").unwrap();
-    let profile = Profile::open("dell-6tb-7200-512e").unwrap();
-    let origins = |index: usize| {
+    let origins = |experiment: &str, index: usize| {
+        let experiment = Experiment::open(experiment).unwrap();
         let step = &experiment.lab[index];
+        let profile = Profile::open(&step.drive).unwrap();
         let mut outcome = StepOutcome {
             drive: step.drive.clone(),
             device: None,
@@ -139,11 +139,16 @@ fn a_figure_is_fitted_if_a_raw_figure_of_the_drives_fit_was_published_so() {
             readers: Vec::new(),
             compared: compared(step, &[]),
         };
-        note_origins(&experiment, &profile, &mut outcome);
+        note_origins(&experiment, step, &profile, &mut outcome);
         let figures = of_lab(&experiment, &profile, &outcome);
         assert!(figures.iter().all(|figure| figure.ratios.is_empty()), "nothing was run");
         figures.iter().map(|figure| figure.origin).collect::<Vec<_>>()
     };
     // fio on the partition, as the raw step; then on a file.
-    assert_eq!((origins(0), origins(1)), (vec![Origin::Fitted; 6], vec![Origin::Predicted; 6]));
+    let afd = |index| origins("afd-2019", index);
+    assert_eq!((afd(0), afd(1)), (vec![Origin::Fitted; 6], vec![Origin::Predicted; 6]));
+    // A value of both drives was chosen to match what the program itself took; nothing for what ext4 took.
+    let spectre = |index| origins("spectre256-2012", index);
+    assert_eq!((spectre(0), spectre(1)), (vec![Origin::Fitted; 3], vec![Origin::Fitted; 3]));
+    assert_eq!(spectre(2), vec![Origin::Predicted; 12]);
 }

@@ -104,7 +104,7 @@ pub fn restore(path: &Path, later: LaterWrites) -> Result<Restored, JournalError
     }
     let lookout = Others::of(&opened, Access::Claim)
         .map_err(|(what, error)| {
-            format!("cannot watch for other programs that open {}: {error}", what.display())
+            format!("cannot watch for other programs opening {}: {error}", what.display())
         })
         .and_then(|others| Lookout::over(&opened, others))
         .map_err(|by| in_use(&opened, path, by))?;
