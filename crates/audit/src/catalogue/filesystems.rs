@@ -24,8 +24,8 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     cost: "Each write of such a block is a read-modify-write, even if the partition is aligned. The finding \
            is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
            system that a Raspberry Pi boots from). The finding is also advice for an ext or FAT file system \
-           smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. For blocks of 4 KiB or \
-           more, the finding is advice because not every system can mount a file system with larger blocks.",
+           smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. If blocks are 4 KiB or \
+           larger, the finding is advice, because not every system can mount blocks larger than 4 KiB.",
     fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };

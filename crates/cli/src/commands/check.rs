@@ -210,8 +210,7 @@ pub(crate) struct CheckArguments {
     /// Exit with status 1 if there is a finding of at least this severity [default: warning] or, with
     /// 'blank', if there is nothing to check. Values can be combined: warning,blank.
     ///
-    /// There is nothing to check if a target is blank, if its table has no partitions, or if no disk is
-    /// found.
+    /// There is nothing to check when a target is blank, its table has no partitions, or no disk is found.
     #[arg(long, value_name = "SEVERITY|blank", value_delimiter = ',', value_parser = named(FAIL_ON))]
     pub(crate) fail_on: Vec<FailOn>,
 }

@@ -286,7 +286,7 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with = "speed")]
     pub no_delay: bool,
 
-    /// Cut the power at this request or a few milliseconds later. Only durable data survives.
+    /// Cut the power at this request, or within a few milliseconds after it. Only durable data survives.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 

@@ -59,7 +59,7 @@ pub enum VhostError {
     Socket { doing: &'static str, source: io::Error },
     #[error("the guest sent {message}: {reason}")]
     Protocol { message: String, reason: String },
-    #[error("a virtqueue of the guest is not valid")]
+    #[error("the guest set up an invalid virtqueue")]
     Ring(#[from] virtio_queue::Error),
 }
 
