@@ -336,7 +336,7 @@ mod tests {
         };
         let advice = ["--repair", "with 'w'"];
         assert!(advice.iter().all(|part| about(&format!("{corrupt}\n{GROWN}")).contains(part)));
-        assert!(about(&format!("{undecided}\n{GROWN}")).contains("The second is larger"));
+        assert!(about(&format!("{undecided}\n{GROWN}")).contains("the second number is larger"));
         for text in [corrupt, undecided] {
             let said = about(&format!("{text}\n{OTHER_SECTORS}"));
             assert!(said.contains("WRITE NOTHING") && said.contains(FIRST_CHECK), "{said}");

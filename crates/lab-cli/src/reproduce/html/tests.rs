@@ -142,7 +142,7 @@ fn text_and_json_have_ratios_means_and_what_was_published() {
     assert_eq!(json["summary"]["judged"], 49);
     assert_eq!((&json["published"], &json["joint"][0]["figures"]), (&49.into(), &17.into()));
     assert!(
-        shown.contains("Compared: 49 of 49. Within 20 %: ") && shown.contains(" of 49, all predicted."),
+        shown.contains("Compared: 49 of 49. Within 20 %: ") && shown.contains(" of 4 fitted and "),
         "{shown}"
     );
     let schema = serde_json::to_value(crate::json_schema(SchemaOf::Reproduce)).unwrap();
@@ -194,7 +194,7 @@ fn a_saved_run_is_judged_as_the_run_was() {
     assert_eq!(judged, expected);
     std::fs::write(&path, "{}").unwrap();
     let error = saved::add(&path, &mut Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("run.json: not a result of 'straddle reproduce --json'"), "{error}");
+    assert!(error.contains("run.json: is not a result of 'straddle reproduce --json'"), "{error}");
 }
 
 /// Returns the browser, or reports that the test is skipped.
