@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use straddle_layout::{Marker, Partition, PartitionType, Unclaimed};
+use straddle_layout::{Marker, Partition, PartitionType, Role, Unclaimed};
 use straddle_units::{ByteCount, ByteOffset, Lba};
 
 use crate::Context;
@@ -358,8 +358,10 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     if let Some(why) = &context.moves.refused {
         caution += &format!("; the partitions cannot be moved in place: {why}");
     }
-    let blank = |of: &Partition| !is_known(of) && of.unclaimed == Unclaimed::Nothing;
-    if context.partition(number).is_some_and(blank) {
+    let is_blank =
+        |of: &Partition| of.role == Role::Primary && !is_known(of) && of.unclaimed == Unclaimed::Nothing;
+    let lacks_room = format.is_none() && context.moves.refused.is_none();
+    if lacks_room && numbers.len() == 1 && context.partition(number).is_some_and(is_blank) {
         caution += &format!(
             "; nothing was found in partition {number}: if it holds no data, recreate it instead (straddle \
              plan {source}{options} --delete {number} --add rest)"

@@ -135,7 +135,6 @@ pub(crate) fn all(
 
 fn recognised(target: &Target, stack: &Stack, beside: &[Beside], examiner: &Examiner) -> Recognised {
     match (target.kind, &stack.kind) {
-        (DeviceKind::Modelled, _) => Recognised::Blank,
         // The kernel lists a loop device's partitions only if asked.
         (DeviceKind::Loop, TableKind::Kernel) if target.medium.is_none() && stack.partitions.is_empty() => {
             let why = "it cannot be read, and the kernel lists no partitions of this loop device";

@@ -230,10 +230,8 @@ impl Totals {
 pub fn origin(profile: &Profile, experiment: &Experiment) -> Origin {
     let fit = profile.fit.as_ref();
     let is_of = |of: &String| of.split('/').next() == Some(&*experiment.name);
-    let is_fitted = fit.is_some_and(|fit| {
-        fit.experiments.contains(&experiment.name)
-            || (!experiment.steps.is_empty() && fit.chosen.iter().any(is_of))
-    });
+    let is_fitted =
+        fit.is_some_and(|fit| fit.experiments.contains(&experiment.name) || fit.chosen.iter().any(is_of));
     if is_fitted { Origin::Fitted } else { Origin::Predicted }
 }
 

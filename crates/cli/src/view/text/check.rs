@@ -93,15 +93,16 @@ fn findings(audited: &Examined, verbose: bool) -> String {
         text += &group_text(audited, &group, verbose);
         listed = rest;
     }
-    let hidden = match (followers(audited), notes(audited)) {
-        (0, 0) => String::new(),
-        _ if verbose => String::new(),
-        (0, notes) => format!("{} not shown (-v).  ", plural(notes, "note")),
-        (following, notes) => {
-            let following = format!("{} with the same cause", plural(following, "finding"));
-            let notes = if notes == 0 { String::new() } else { format!(" and {}", plural(notes, "note")) };
-            format!("{following}{notes} not shown (-v).  ")
-        }
+    let mut hidden = Vec::new();
+    if !verbose {
+        let (followers, notes) = (followers(audited), notes(audited));
+        hidden
+            .extend((followers > 0).then(|| format!("{} with the same cause", plural(followers, "finding"))));
+        hidden.extend((notes > 0).then(|| plural(notes, "note")));
+    }
+    let hidden = match hidden.is_empty() {
+        true => String::new(),
+        false => format!("{} not shown (-v).  ", hidden.join(" and ")),
     };
     if let Some(worst) = first {
         let why = format!("{hidden}Why: straddle explain {}", worst.rule.code);
@@ -124,13 +125,16 @@ fn is_note(finding: &Finding) -> bool {
 }
 
 fn notes(audited: &Examined) -> usize {
-    audited.reported().filter(|(finding, _)| is_note(finding)).count() - followers(audited)
+    hidden(audited, |severity| severity == Severity::Advice)
 }
 
 /// The number of errors and warnings that are not shown, because the fix of another finding solves them.
 fn followers(audited: &Examined) -> usize {
-    let follows = |finding: &Finding| finding.severity > Severity::Advice && is_note(finding);
-    audited.reported().filter(|(finding, _)| follows(finding)).count()
+    hidden(audited, |severity| severity > Severity::Advice)
+}
+
+fn hidden(audited: &Examined, is_counted: impl Fn(Severity) -> bool) -> usize {
+    audited.reported().filter(|(finding, _)| is_note(finding) && is_counted(finding.severity)).count()
 }
 
 fn verdict(audited: &Examined, verbose: bool) -> String {
