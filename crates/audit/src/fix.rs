@@ -57,6 +57,18 @@ impl Entry<'_> {
     }
 }
 
+/// Says how the contents of an image get the node that commands on them need.
+pub(crate) fn attach(context: &Context<'_>, fix: &mut Fix) {
+    if fix.commands.iter().any(|command| command.line.contains(" DEVICE")) {
+        let size = explicit_sector_size(context).map(|size| format!("--sector-size {size} ")).unwrap_or_default();
+        let before = fix.caution.take().map(|caution| caution + "; ").unwrap_or_default();
+        fix.caution = Some(format!(
+            "{before}to attach the image: losetup --find --show --partscan {size}{}",
+            operand(context.target)
+        ));
+    }
+}
+
 /// `None` unless a place around the partition would do.
 pub(crate) fn relocate(context: &Context<'_>, partition: &Partition) -> Option<Fix> {
     let free = context.stack.free_around(partition, context.size)?;

@@ -287,6 +287,9 @@ pub fn run(context: &Context<'_>) -> Findings {
         let others = findings.iter_mut().filter(|finding| finding.rule.code != Code::UNFINISHED_MOVE);
         others.for_each(Finding::unfixed);
     }
+    if context.is_image {
+        findings.iter_mut().flat_map(Finding::fixes_mut).for_each(|fix| fix::attach(context, fix));
+    }
     for finding in &mut findings {
         finding.alternative.take_if(|fix| fix.commands.is_empty());
     }

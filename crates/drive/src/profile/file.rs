@@ -70,7 +70,11 @@ fn nearest(name: &str) -> Option<String> {
     let alike = |(left, right): &(char, char)| left.eq_ignore_ascii_case(right);
     let shared = |known: &str| known.chars().zip(name.chars()).take_while(alike).count();
     let best = builtin::PROFILES.iter().map(|(known, _)| *known).max_by_key(|known| shared(known))?;
-    (shared(best) >= 3).then(|| best.to_owned())
+    let within = |known: &&str| name.len() >= 3 && known.contains(&name.to_ascii_lowercase());
+    match shared(best) {
+        3.. => Some(best.to_owned()),
+        _ => builtin::PROFILES.iter().map(|(known, _)| *known).find(within).map(str::to_owned),
+    }
 }
 
 impl Profile {
