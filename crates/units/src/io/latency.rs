@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Significant digits kept by the histogram: percentiles are exact to a thousandth.
 const DIGITS: u8 = 3;
 
-/// The latencies of many requests.
+/// A summary of the latencies of requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(into = "Summary")]
 #[schemars(with = "Summary")]
