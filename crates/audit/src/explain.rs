@@ -43,7 +43,7 @@ pub struct Io {
     /// The offset of the first write on the device.
     #[serde(rename = "offset_bytes")]
     pub offset: ByteOffset,
-    /// The size of each write.
+    /// The size of each write in bytes.
     #[serde(rename = "io_bytes")]
     pub size: ByteCount,
     /// The number of consecutive writes.

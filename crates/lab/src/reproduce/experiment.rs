@@ -148,7 +148,8 @@ pub enum Measure {
     Elapsed,
     /// Requests per second.
     Iops,
-    /// Mean milliseconds per sync: of the flush, and of the writes that the page cache passes on at a sync.
+    /// Mean milliseconds per sync: the time of the flush and of the writes that the page cache sends at the
+    /// sync.
     SyncLatency,
 }
 
