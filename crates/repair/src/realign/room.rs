@@ -44,11 +44,10 @@ pub enum Journal {
     /// In these unallocated bytes of the disk.
     #[serde(rename = "unallocated")]
     Inside(Span),
-    /// In a file of this size on another disk (`straddle apply --journal FILE`), because the disk itself has
-    /// no room.
+    /// In a file on another disk (`straddle apply --journal FILE`), because the disk itself has no room.
     #[serde(rename = "file")]
     Elsewhere {
-        /// The size of the journal.
+        /// The size of the journal in bytes.
         #[serde(rename = "size_bytes")]
         needed: ByteCount,
     },
