@@ -277,7 +277,7 @@ pub(crate) struct Digest<'a> {
     pub(crate) models: Vec<ModelRow<'a>>,
     /// The rules with findings, the most severe first, then those on the most disks.
     pub(crate) rules: Vec<RuleRow<'a>>,
-    /// The hosts, the worst first.
+    /// The hosts, those with the most misaligned disks first.
     pub(crate) hosts: Vec<HostRow<'a>>,
 }
 

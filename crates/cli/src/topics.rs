@@ -77,7 +77,7 @@ pub(crate) struct Topic {
 pub(crate) struct Version {
     /// The versions, such as "2.18 and later".
     pub(crate) of: String,
-    /// Where they start partitions.
+    /// Where these versions start partitions.
     pub(crate) starts: String,
     /// How to make these versions align partitions.
     pub(crate) right: String,

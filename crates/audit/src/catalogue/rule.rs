@@ -95,7 +95,7 @@ pub enum About {
 pub struct Definition {
     /// The finding in a few words.
     pub title: &'static str,
-    /// What is wrong.
+    /// What the problem is.
     pub what: &'static str,
     /// What causes the problem.
     pub why: &'static str,

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ProfileFigure")]
 pub struct Figure {
-    /// Its path in the profile.
+    /// The path of the number in the profile.
     pub path: String,
     /// The value as written in the profile.
     pub value: String,

@@ -120,7 +120,7 @@ struct StepReport<'a> {
 /// A number in the drive's profile that was fitted or chosen by hand.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Fitted<'a> {
-    /// Its path in the profile.
+    /// The path of the number in the profile.
     pub(crate) path: &'a str,
     /// The value as written in the profile.
     pub(crate) value: &'a str,
@@ -147,7 +147,7 @@ struct ArmReport<'a> {
 struct FigureReport<'a> {
     /// The quantity that is compared.
     measure: Measure,
-    /// The unit of `modelled` and `published`.
+    /// The unit of `modelled` and `published`: "s", "IOPS" or "ms".
     unit: &'static str,
     /// The model's figure, or the mean over several offsets; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -65,7 +65,7 @@ pub struct Source {
 pub struct Step {
     /// A short name, unique in the experiment.
     pub name: String,
-    /// A one-line description.
+    /// A one-line description of the step.
     pub title: String,
     /// How the step differs from the publication, one sentence per difference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -203,7 +203,7 @@ pub struct Segment {
     pub span: Span,
     /// LVM's segment type ("striped", which is linear with a single stripe; "raid5", "thin", "thin-pool", …).
     pub kind: String,
-    /// The number of stripes or images.
+    /// The number of stripes, RAID images or mirrors.
     pub stripes: u32,
     /// The number of bytes of a stripe on one disk; zero if nothing is striped.
     #[serde(rename = "stripe_size_bytes")]

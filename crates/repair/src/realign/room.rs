@@ -38,7 +38,7 @@ const GUARD: usize = 8400;
 /// The old and the new extended boot record of a logical partition.
 const RECORDS: usize = 2 * (GUARD + (4 << 10));
 
-/// Where the journal of the moves can be.
+/// Where the journal of the moves can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Journal {
     /// In these unallocated bytes of the disk.

@@ -29,7 +29,7 @@ pub struct Stored {
     /// The number of bytes that are moved at a time.
     #[serde(rename = "window_bytes")]
     pub window: ByteCount,
-    /// Where the journal can be.
+    /// Where the journal of the moves can be kept.
     pub journal: Journal,
     /// References to the old positions of partitions, each with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

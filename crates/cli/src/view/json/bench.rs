@@ -53,7 +53,7 @@ pub(crate) struct Turns<'a> {
     pub(crate) rounds: usize,
     /// The number of requests in a turn.
     pub(crate) requests: u64,
-    /// Why no further round was begun.
+    /// Why no further round of turns was started.
     pub(crate) ended: Ended,
     /// The requested precision, as a fraction of each ratio.
     pub(crate) precision: f64,

@@ -14,7 +14,7 @@ pub const SECTOR: u64 = 512;
 pub struct LabStep {
     /// A short name, unique in the experiment.
     pub name: String,
-    /// A one-line description.
+    /// A one-line description of the step.
     pub title: String,
     /// Background on the step, in sentences; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct LabStep {
 pub struct LabMeasure {
     /// The name that the script uses for the quantity.
     pub name: String,
-    /// A one-line description.
+    /// A one-line description of the quantity.
     pub title: String,
     /// Whether the measured part mostly reads or writes, which decides the chart in which it is drawn.
     #[serde(default)]
