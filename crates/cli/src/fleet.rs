@@ -64,7 +64,7 @@ impl Severities {
 /// The numbers of disks by audit result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Tally {
-    /// The number of all disks.
+    /// The number of disks.
     pub(crate) disks: usize,
     /// Disks whose misalignment is an error.
     #[serde(rename = "misaligned_errors")]

@@ -38,7 +38,7 @@ pub struct FindingReport {
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
-    /// An earlier finding of this target with the same fix, so that the commands must be run only once;
+    /// An earlier finding of this target with the same fix, so that its commands need to be run only once;
     /// absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     same_fix_as: Option<Cause>,

@@ -76,8 +76,8 @@ pub struct WriteCacheParameters {
 pub enum RmwPolicy {
     /// Partly written sectors are read and rewritten before the write completes, one after the other.
     ImmediateSerial,
-    /// Partly written sectors are read and rewritten before the write completes, all of its sectors in one
-    /// pass.
+    /// Partly written sectors are read and rewritten before the write completes, all sectors of a write in
+    /// one pass.
     ImmediateMerged,
     /// Partly written sectors are read and rewritten when the write cache is destaged, one after the other.
     DestageSerial,

@@ -139,8 +139,8 @@ pub struct Md {
     pub version: &'static str,
     /// The RAID level: 0, 1, 4, 5, 6 or 10; -1 is linear, -4 multipath, -5 faulty.
     pub level: i32,
-    /// The number of the layout of parity or copies; for RAID 0, that of the order of its zones, or 0 if none
-    /// is recorded.
+    /// The number of the parity or copy layout; for RAID 0, that of the layout of its zones, or 0 if none is
+    /// recorded.
     pub layout: u32,
     /// The number of bytes that the array stores on one member before it continues on the next; zero if
     /// nothing is striped.
@@ -182,7 +182,7 @@ pub struct Pv {
     /// The size of an extent; zero for a PV in no volume group.
     #[serde(rename = "extent_bytes")]
     pub extent_size: ByteCount,
-    /// The size of the physical volume that its metadata record (`pvs -o dev_size`); bytes after it are not
+    /// The size of the physical volume according to its metadata (`pvs -o dev_size`); bytes after it are not
     /// part of the volume. Absent if none is recorded.
     #[serde(rename = "device_size_bytes", skip_serializing_if = "Option::is_none")]
     pub device_size: Option<ByteCount>,
@@ -307,7 +307,7 @@ pub struct FileSystem {
     /// The binary logarithm of its smallest write (ZFS): 12 for 4096 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ashift: Option<u32>,
-    /// The start of its partition on the drive that it records, in sectors of its own size (NTFS and FAT
+    /// The start of its partition on the drive, as it records it, in sectors of its own size (NTFS and FAT
     /// "hidden sectors", exFAT partition offset); zero means unspecified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_sectors: Option<u64>,

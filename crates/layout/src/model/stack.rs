@@ -99,10 +99,10 @@ const READ_ONLY: u64 = 1 << 60;
 pub struct Partition {
     /// Its number, as in the device's name (`sda1` is 1). MBR logical partitions begin at 5.
     pub number: u32,
-    /// The first block, counted in blocks of the table's size.
+    /// The first block, in units of the table's block size.
     #[serde(rename = "start_lba")]
     pub start: Lba,
-    /// The number of blocks of the table's size.
+    /// The number of blocks, in units of the table's block size.
     #[serde(rename = "sectors")]
     pub count: LbaCount,
     /// Its bytes.

@@ -128,7 +128,7 @@ pub struct Report {
     pub unit: Finding<Boundary>,
     /// Whether the medium rotates, and how fast.
     pub rotation: Finding<Rotation>,
-    /// What a completed write and a flush wait for.
+    /// Whether writes and flushes wait for the medium.
     #[serde(rename = "write_cache")]
     pub cache: Finding<WriteCache>,
     /// The cost of partly written units.
