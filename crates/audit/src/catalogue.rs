@@ -26,7 +26,7 @@ pub use rule::{Kind, Rule, Severity};
 /// One list of rules: the code, the name, the usual severity, the kind of its findings, and what it examines.
 macro_rules! rules {
     ($($subject:ident { $($code:ident $name:ident: $severity:ident $kind:ident $about:ident,)* })*) => {
-        /// The code of a rule. Variants are in order, and the name of each is the text of its code.
+        /// The code of a rule, such as "S001".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
         #[schemars(with = "String")]
         pub enum Code {

@@ -8,13 +8,13 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Coverage, Span};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "SectorFormat")]
 pub struct Format {
-    /// User data.
+    /// Bytes of user data.
     #[serde(rename = "data_bytes")]
     pub data: u32,
-    /// Gap, synchronisation and address mark before the data.
+    /// Bytes of gap, synchronisation and address mark before the data.
     #[serde(rename = "overhead_bytes")]
     pub overhead: u32,
-    /// Error-correcting code after the data.
+    /// Bytes of error-correcting code after the data.
     #[serde(rename = "ecc_bytes")]
     pub ecc: u32,
 }
@@ -43,7 +43,7 @@ pub struct Io {
     /// The offset of the first write on the device.
     #[serde(rename = "offset_bytes")]
     pub offset: ByteOffset,
-    /// The size of each write.
+    /// The size of each write in bytes.
     #[serde(rename = "io_bytes")]
     pub size: ByteCount,
     /// The number of consecutive writes.
@@ -57,9 +57,9 @@ pub struct RmwCount {
     /// Each write by itself: its span and the sectors under it. At most [`LISTED`] writes are listed.
     #[serde(skip)]
     pub each: Vec<(Span, Coverage)>,
-    /// The sum over all writes, each done by itself.
+    /// The physical sectors that the writes cover if each is done by itself, summed over all writes.
     pub apart: Coverage,
-    /// All writes merged into one, as a cache may do.
+    /// The physical sectors that the writes cover if they are merged into one, as a cache may do.
     pub merged: Coverage,
 }
 

@@ -75,9 +75,9 @@ pub enum Effect {
 /// One command line that fixes a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Command {
-    /// The tool that it runs.
+    /// The program that the command line runs.
     pub tool: &'static str,
-    /// The line, ready for a POSIX shell.
+    /// The command line, ready to paste into a POSIX shell.
     pub line: String,
     /// What it does.
     #[serde(skip)]
@@ -106,7 +106,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// Nothing: the data is kept, and is not moved.
+    /// Nothing: the data is kept, and does not move.
     Safe,
     /// Data can be lost, or has to be restored; make a backup first.
     Backup,
@@ -156,13 +156,13 @@ pub struct Fix {
 struct FixForm {
     /// The fix in one sentence.
     summary: String,
-    /// The commands that do it, in order; empty if no command can. Pasting all of them at once does not make
-    /// anything worse.
+    /// The commands of the fix, in the order in which to run them; empty if no command can fix the problem.
+    /// Pasting all of them at once does not make anything worse.
     commands: Vec<Command>,
     /// The effect of the commands on stored data; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<Risk>,
-    /// What to note before running any command; absent if there is nothing.
+    /// What to consider before running any of the commands; absent if there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     caution: Option<String>,
 }
@@ -237,12 +237,12 @@ pub enum Reported {
 /// A finding that causes others: its rule, subject and target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cause {
-    /// Its rule's code.
+    /// The code of the finding's rule.
     pub code: Code,
-    /// The number of the partition; absent for findings on the whole disk.
+    /// The number of the finding's partition; absent for findings on the whole disk.
     #[serde(rename = "partition", skip_serializing_if = "is_disk")]
     pub subject: Subject,
-    /// Its target, if that is another target of the run.
+    /// The finding's target, if that is another target of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }

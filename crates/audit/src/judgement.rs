@@ -17,7 +17,7 @@ use crate::finding::{Finding, Findings, Kind, Part, Reported, Severity, Subject}
 pub enum Verdict {
     /// An extended partition: it holds one-sector structures, and cannot be misaligned in a way that matters.
     Container,
-    /// Its contents are listed by a table that straddle does not read.
+    /// Its contents are listed by a partition table that straddle does not read.
     NotJudged,
     /// Every known boundary is met.
     Aligned,
@@ -26,16 +26,16 @@ pub enum Verdict {
     AlignedWithAdvice,
     /// It misses a boundary, which is costly for some workloads.
     Off,
-    /// Only the end is not on a physical sector boundary.
+    /// Only its end is not on a physical sector boundary.
     EndOff,
     /// Its data straddles physical sectors.
     Misaligned,
-    /// Its boot sector records a different position than its entry.
+    /// Its boot sector records a different position than its entry in the partition table.
     BootSector,
-    /// Its disk has an unfinished move, so its alignment is unknown.
+    /// A move on its disk is unfinished, so its alignment is unknown.
     #[serde(rename = "unfinished_move")]
     Unfinished,
-    /// Its entry is damaged, or contradicts another one.
+    /// Its entry in the partition table is damaged, or contradicts another one.
     Damaged,
     /// Its contents cannot be read.
     Unreadable,
@@ -47,7 +47,7 @@ pub enum Verdict {
 pub enum Status {
     /// No finding.
     Ok,
-    /// No finding, and there are only zeros where a table or contents would begin.
+    /// No finding, and only zeros where a partition table or contents would begin.
     Blank,
     /// Advice only.
     Advice,
@@ -55,9 +55,9 @@ pub enum Status {
     Warning,
     /// Errors.
     Error,
-    /// Its contents are not recognised, or are of a kind that cannot be read.
+    /// The target's contents are not recognised, or are of a kind that straddle cannot read.
     NotJudged,
-    /// It could not be opened or read.
+    /// The target could not be opened or read.
     Failed,
 }
 

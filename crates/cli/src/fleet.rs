@@ -36,14 +36,14 @@ pub(crate) enum Class {
     Failed,
 }
 
-/// Numbers of findings by severity. A finding that several disks share counts once.
+/// The numbers of findings by severity. A finding that several disks share counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Severities {
-    /// Errors.
+    /// The number of errors.
     pub(crate) errors: usize,
-    /// Warnings.
+    /// The number of warnings.
     pub(crate) warnings: usize,
-    /// Advice.
+    /// The number of findings that are advice.
     pub(crate) advice: usize,
 }
 
@@ -61,32 +61,32 @@ impl Severities {
     }
 }
 
-/// Numbers of disks by audit result.
+/// The numbers of disks by audit result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Tally {
-    /// All disks.
+    /// The number of disks.
     pub(crate) disks: usize,
-    /// Misaligned disks with an error.
+    /// Disks whose misalignment is an error.
     #[serde(rename = "misaligned_errors")]
     pub(crate) errors: usize,
-    /// Misaligned disks with warnings only.
+    /// Disks whose misalignment is only a warning.
     #[serde(rename = "misaligned_warnings")]
     pub(crate) warnings: usize,
     /// The share of misaligned disks among those that were judged and are not blank; absent if there are none.
     #[serde(rename = "misaligned_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<f64>,
-    /// Aligned disks with errors or warnings of other kinds.
+    /// Aligned disks with errors or warnings about something else.
     #[serde(rename = "other_findings")]
     pub(crate) others: usize,
     /// Aligned disks with no findings, or only advice.
     pub(crate) aligned: usize,
     /// Disks that are blank.
     pub(crate) blank: usize,
-    /// Disks that were not judged.
+    /// Disks whose alignment could not be determined.
     pub(crate) not_judged: usize,
     /// Disks that could not be audited.
     pub(crate) failed: usize,
-    /// The numbers of findings on all disks. One that several disks share counts once.
+    /// The numbers of findings on all these disks, by severity.
     pub(crate) findings: Severities,
 }
 
@@ -154,18 +154,18 @@ struct Host {
 /// Where a price comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub(crate) struct PricedBy {
-    /// The drive.
+    /// The modelled drive, or the one that was probed.
     pub(crate) drive: String,
-    /// Where the cost comes from.
+    /// Whether the costs were modelled or measured.
     pub(crate) source: CostSource,
 }
 
 /// An input that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Skipped {
-    /// The file or directory.
+    /// The path of the file or directory.
     pub(crate) name: String,
-    /// The reason, and its position in the file.
+    /// Why it could not be read, and the position in the file.
     #[serde(rename = "reason")]
     pub(crate) why: String,
 }
@@ -260,24 +260,24 @@ fn model(device: Option<read::Device>) -> String {
 /// What is shown.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Digest<'a> {
-    /// The numbers of all disks.
+    /// The numbers of disks on all hosts, by audit result.
     #[serde(rename = "summary")]
     pub(crate) tally: Tally,
     /// The number of hosts that are named after their files, because their audits contain no name.
     #[serde(rename = "hosts_named_by_files")]
     pub(crate) named_by_files: usize,
-    /// The number of audits replaced by a later one of the same host.
+    /// The number of audits that were replaced by a later audit of the same host.
     #[serde(rename = "audits_replaced")]
     pub(crate) replaced: usize,
-    /// What could not be read.
+    /// The inputs that could not be read.
     pub(crate) skipped: &'a [Skipped],
-    /// What misalignment costs, by the drive for which the audits report costs; empty if they report none.
+    /// The cost of misalignment, for each drive for which the audits report costs; empty if they report none.
     pub(crate) costs: Vec<CostRow<'a>>,
-    /// The models, those with the most misaligned disks first.
+    /// The drive models, those with the most misaligned disks first.
     pub(crate) models: Vec<ModelRow<'a>>,
     /// The rules with findings, the most severe first, then those on the most disks.
     pub(crate) rules: Vec<RuleRow<'a>>,
-    /// The hosts, the worst first.
+    /// The hosts, those with the most misaligned disks first.
     pub(crate) hosts: Vec<HostRow<'a>>,
 }
 
@@ -289,20 +289,20 @@ pub(crate) struct CostRow<'a> {
     pub(crate) by: &'a PricedBy,
     /// The number of disks with a cost.
     pub(crate) disks: usize,
-    /// The time that random writes at a disk's worst start take, relative to aligned ones: the median over the
-    /// disks.
+    /// The median, over the disks, of the time that random writes at the disk's worst start take relative to
+    /// aligned ones.
     #[serde(rename = "median_random_write_ratio")]
     pub(crate) median: f64,
     /// The same ratio on the worst disk.
     #[serde(rename = "worst_random_write_ratio")]
     pub(crate) worst: f64,
-    /// The bytes that such writes cause to be written to flash (wear), relative to aligned ones, on the worst
-    /// disk; absent if the drive is not an SSD.
+    /// The bytes that random writes at the worst start cause to be written to flash (wear), relative to
+    /// aligned ones, on the worst disk; absent if the drive is not an SSD.
     #[serde(rename = "worst_wear_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) wear: Option<f64>,
 }
 
-/// The disks of a model.
+/// The disks of one model.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Model")]
 pub(crate) struct ModelRow<'a> {
@@ -312,36 +312,36 @@ pub(crate) struct ModelRow<'a> {
     pub(crate) tally: Tally,
 }
 
-/// The findings of a rule.
+/// The findings of one rule on all hosts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "FleetRule")]
 pub(crate) struct RuleRow<'a> {
-    /// The code, as used by `straddle explain`.
+    /// The code of the rule, as used by `straddle explain`.
     pub(crate) code: &'a str,
-    /// The title.
+    /// The title of the rule.
     pub(crate) title: &'a str,
-    /// The highest severity of its findings.
+    /// The highest severity of the rule's findings.
     pub(crate) severity: Severity,
-    /// The numbers of its findings.
+    /// The numbers of the rule's findings, by severity.
     pub(crate) findings: Severities,
-    /// The number of disks.
+    /// The number of disks with such findings.
     pub(crate) disks: usize,
-    /// The number of hosts.
+    /// The number of hosts with such findings.
     pub(crate) hosts: usize,
 }
 
-/// A host.
+/// A host with the audit results of its disks.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Host")]
 pub(crate) struct HostRow<'a> {
-    /// The name.
+    /// The name of the host.
     pub(crate) host: &'a str,
     #[serde(flatten)]
     pub(crate) tally: Tally,
-    /// The codes of its errors and warnings, the errors first.
+    /// The codes of the errors and warnings on the host, the errors first.
     pub(crate) codes: Vec<&'a str>,
-    /// The time that random writes at the host's worst start take, relative to aligned ones; absent without a
-    /// cost.
+    /// The time that random writes at the host's worst start take relative to aligned ones; absent if the
+    /// audit contains no cost.
     #[serde(rename = "worst_random_write_ratio", skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
     /// Its disks with errors or warnings, and those that could not be judged, the worst first.

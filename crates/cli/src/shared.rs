@@ -21,16 +21,17 @@ pub(crate) struct SharedReport<'a> {
     /// The drive's model, if it was added by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// The clock of all times: `virtual` for a modelled drive.
+    /// The clock by which all times were measured: `virtual` for a modelled drive.
     clock: Clock,
     /// The size of the drive in bytes.
     capacity_bytes: u64,
     #[serde(flatten)]
     report: &'a Report,
-    /// Whether the drive reports another unit than was found; absent if that cannot be determined.
+    /// Whether the drive reports a different unit from the one found; absent if that cannot be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     misreports: Option<bool>,
-    /// How many times as long a durable or sustained write takes between boundaries as on them, if measured.
+    /// The time of a durable or sustained write off the boundaries, relative to one on them; absent if not
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_ratio: Option<f64>,
 }

@@ -40,12 +40,12 @@ const TEXTS: &[&str] = texts! {
 pub(crate) struct Topic {
     /// Its name, such as "fdisk".
     pub(crate) name: String,
-    /// What it is about.
+    /// What the topic is about.
     pub(crate) title: String,
-    /// Other names.
+    /// Other names by which the topic is found.
     #[serde(default)]
     pub(crate) words: Vec<String>,
-    /// Messages that are about it. `{name}` stands for a number, `*` for one or more words.
+    /// Messages of programs that the topic explains. `{name}` stands for a number, `*` for one or more words.
     #[serde(default)]
     pub(crate) messages: Vec<String>,
     /// What the numbers of these messages mean.
@@ -61,7 +61,7 @@ pub(crate) struct Topic {
     /// What to write to the disk, a paragraph each: left out where a message of the same text forbids it.
     #[serde(default, skip_serializing)]
     writes: Vec<String>,
-    /// For a tool: where its versions start partitions.
+    /// Where the versions of a tool start partitions; empty if the topic is not a tool.
     #[serde(default, rename(deserialize = "version"))]
     pub(crate) versions: Vec<Version>,
     /// A drawing, in lines of at most 60 characters.
@@ -71,13 +71,13 @@ pub(crate) struct Topic {
     pub(crate) sources: Vec<String>,
 }
 
-/// Where versions of a tool start partitions.
+/// Where some versions of a tool start partitions.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Version {
-    /// The versions.
+    /// The versions, such as "2.18 and later".
     pub(crate) of: String,
-    /// Where they start partitions.
+    /// Where these versions start partitions.
     pub(crate) starts: String,
     /// How to make these versions align partitions.
     pub(crate) right: String,
@@ -90,13 +90,14 @@ pub(crate) enum Subject {
     Question(&'static Question),
 }
 
-/// A topic, and what follows from the numbers in a message about it.
+/// A topic, with what follows from the numbers in the message that was asked about.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ExplainedTopic")]
 pub(crate) struct Explained {
     #[serde(flatten)]
     pub(crate) topic: &'static Topic,
-    /// What follows from the numbers in the message, as paragraphs; empty if nothing does.
+    /// What follows from the numbers in the message that was asked about, in paragraphs; empty if nothing
+    /// does.
     pub(crate) numbers: Vec<String>,
     /// The paragraphs of the explanation.
     pub(crate) about: Vec<&'static String>,
@@ -196,9 +197,9 @@ const GLOSSARY: &str = include_str!("../../../docs/glossary.md");
 /// A question of the FAQ, or a term of the glossary.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Question {
-    /// The name of its heading, such as "zfs-ashift".
+    /// The anchor of the question's heading, such as "zfs-ashift", or the term.
     pub(crate) name: String,
-    /// The question.
+    /// The question, or the term.
     pub(crate) title: String,
     /// The paragraphs of the answer.
     pub(crate) about: Vec<String>,

@@ -24,13 +24,13 @@ use crate::topology::{
 /// Vendor, model and kind of a device, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Identity {
-    /// Manufacturer, for SCSI and USB ("ATA" stands for a SATA disk behind libata).
+    /// The manufacturer that a SCSI or USB device reports; "ATA" for a SATA disk behind libata.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
     /// The model; for a stacked device its RAID level, mapped name or backing file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whether it is a spinning disk.
+    /// Whether the device is a spinning disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,
     /// Its rotation rate, by VPD page B1h or ATA IDENTIFY word 217.

@@ -127,7 +127,7 @@ pub struct Through {
 pub struct Traffic {
     /// The number of requests, including redirected and repeated ones and those for credentials.
     pub requests: u64,
-    /// The number of bytes of contents received.
+    /// The number of bytes of the object's contents that were received.
     #[serde(rename = "received_bytes")]
     pub received: u64,
     /// The size of the object.
@@ -215,8 +215,8 @@ pub struct Zoned {
     /// The size of a zone.
     #[serde(rename = "zone_bytes")]
     pub zone: ByteCount,
-    /// Whether its first and last zones are conventional, so that a partition table can be written there; none
-    /// if this could not be queried.
+    /// Whether the first and last zones are conventional, so that a partition table can be written there;
+    /// absent if this could not be queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_table: Option<bool>,
 }

@@ -92,18 +92,19 @@ impl fmt::Display for Source {
 pub struct Claim<T> {
     /// The value; sizes and offsets are in bytes.
     pub value: T,
-    /// Its source.
+    /// The source of the value.
     #[schemars(with = "String")]
     pub source: Source,
 }
 
-/// A figure: the chosen claim, all other claims and, when they disagree, why this one was chosen.
+/// A property of the device: the value used, the values of all other sources and, if they disagree, why this
+/// one is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Figure")]
 pub struct Figure<T> {
     #[serde(flatten)]
     chosen: Claim<T>,
-    /// The values of other sources; absent if there are none.
+    /// The values that other sources report; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<Claim<T>>,
     /// Why this value was preferred; absent if all sources agree.
@@ -210,13 +211,13 @@ impl From<AlignmentOffset> for i64 {
 /// The atomic writes of a device, in bytes (Documentation/ABI/stable/sysfs-block, kernel 6.11 and later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AtomicWrites {
-    /// The smallest atomic write, which is also the alignment it needs.
+    /// The size of the smallest atomic write, which is also the alignment that it needs.
     #[serde(rename = "unit_min_bytes")]
     pub unit_min: ByteCount,
-    /// The largest atomic write.
+    /// The size of the largest atomic write.
     #[serde(rename = "unit_max_bytes")]
     pub unit_max: ByteCount,
-    /// No atomic write may cross a multiple of this; 0 when there is no such boundary.
+    /// No atomic write may cross a multiple of this size; 0 if there is no such boundary.
     #[serde(rename = "boundary_bytes")]
     pub boundary: ByteCount,
 }
@@ -351,7 +352,7 @@ pub struct Topology {
     /// The smallest addressable unit.
     #[serde(rename = "logical_sector_bytes")]
     pub logical: Figure<BlockSize>,
-    /// The unit that the medium actually writes.
+    /// The smallest unit that can be written to the medium.
     #[serde(rename = "physical_sector_bytes")]
     pub physical: Figure<ByteCount>,
     /// The offset of the first physical sector boundary; -1 if the kernel reports that the device is
@@ -367,16 +368,17 @@ pub struct Topology {
     /// The unit in which an SSD maps addresses to flash. Smaller writes cost a read-modify-write of the unit.
     #[serde(rename = "indirection_unit_bytes", skip_serializing_if = "Option::is_none")]
     pub indirection_unit: Option<Figure<ByteCount>>,
-    /// The bytes stored on one member of an array before it continues on the next (chunk, stripe unit).
+    /// The number of bytes that an array stores on one member before it continues on the next (chunk, stripe
+    /// unit).
     #[serde(rename = "chunk_bytes", skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Figure<ByteCount>>,
-    /// A full stripe's data: chunk times data members.
+    /// The data in a full stripe: the chunk size times the number of members that hold data.
     #[serde(rename = "stripe_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe: Option<Figure<ByteCount>>,
-    /// The erase block of flash.
+    /// The size of the flash's erase block.
     #[serde(rename = "erase_block_bytes", skip_serializing_if = "Option::is_none")]
     pub erase_block: Option<Figure<ByteCount>>,
-    /// Atomic writes, if the device supports them.
+    /// The sizes of atomic writes; absent if the device does not support them.
     #[serde(rename = "atomic_writes", skip_serializing_if = "Option::is_none")]
     pub atomic: Option<Figure<AtomicWrites>>,
     /// The optimal I/O size that makes the kernel call a stacked device misaligned although offsets agree.
@@ -388,12 +390,12 @@ pub struct Topology {
     /// Why it may have larger physical sectors than the 512-byte ones that it reports.
     #[serde(skip)]
     pub may_hide: Option<Hides>,
-    /// The virtual machine that uses it as a disk, if any; absent without `--domain`.
+    /// The virtual machine that uses the device as a disk, if any; absent without `--domain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
 }
 
-/// A disk of a virtual machine, and the sectors that its guest sees.
+/// A disk of a virtual machine, and the sector sizes that the guest sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Guest {
     /// The name of the virtual machine.
@@ -402,21 +404,21 @@ pub struct Guest {
     pub disk: String,
     /// Whether the virtual machine is running.
     pub is_running: bool,
-    /// The logical and physical sector that the guest sees; none if they are the storage's.
+    /// The sector sizes that the guest sees; absent if they are those of the storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<Sectors>,
-    /// The logical and physical sector of the disk's storage, if known.
+    /// The sector sizes of the storage behind the disk, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Sectors>,
 }
 
-/// The sectors of a disk.
+/// The sector sizes of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sectors {
-    /// The logical sector.
+    /// The logical sector size.
     #[serde(rename = "logical_sector_bytes")]
     pub logical: BlockSize,
-    /// The physical sector.
+    /// The physical sector size.
     #[serde(rename = "physical_sector_bytes")]
     pub physical: ByteCount,
 }

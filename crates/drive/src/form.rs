@@ -9,7 +9,7 @@ use serde::Serialize;
 /// What `straddle drive list --json` and `straddle drive show --json` print.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DrivesReport {
-    /// All drives, or the one that was named.
+    /// All modelled drives, or the one that was named.
     drives: Vec<DriveReport>,
 }
 
@@ -26,13 +26,13 @@ struct DriveReport {
     notes: Option<String>,
     /// "disk" or "ssd".
     kind: &'static str,
-    /// What it reports to the host.
+    /// What the drive reports to the host.
     claims: Claims,
-    /// Its true sectors.
+    /// The drive's true physical sectors, whatever it reports.
     truth: TruthReport,
-    /// Whether it hides the size of its physical sectors, or where they start.
+    /// Whether the drive hides the size of its physical sectors, or where they start.
     misreports: bool,
-    /// The options it has, as in drive:NAME,OPTION.
+    /// The options that the drive has, as in drive:NAME,OPTION.
     variants: Vec<String>,
     /// The policies for partial physical sectors that the drive may follow if its firmware is unknown, as in
     /// drive:NAME,rmw=POLICY; only with `drive show`, and empty if no request can cover part of a physical
@@ -42,7 +42,7 @@ struct DriveReport {
     /// What the profile was fitted to; only with `drive show`, and absent if nothing was fitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     fit: Option<FittedReport>,
-    /// The mechanics; only with `drive show`, and only for a disk.
+    /// The mechanics of a hard disk; only with `drive show`, and absent for an SSD.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<DiskReport>,
     /// Every number of the profile with its source; only with `drive show`.
@@ -50,30 +50,30 @@ struct DriveReport {
     figures: Vec<Figure>,
 }
 
-/// What a profile was fitted to: the raw figures of only these experiments.
+/// What a profile was fitted to.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Fitted")]
 struct FittedReport {
-    /// The experiments whose figures were used.
+    /// The experiments to whose raw figures, and to no others, the profile was fitted.
     experiments: Vec<String>,
-    /// The paths of the fitted numbers; empty if there was nothing to choose.
+    /// The paths of the fitted numbers in the profile; empty if there was nothing to choose.
     knobs: Vec<String>,
 }
 
-/// The true sectors of a drive.
+/// The true physical sectors of a drive.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Truth")]
 struct TruthReport {
     /// The smallest unit that can be written without a read-modify-write: the physical sector, or the
     /// indirection unit.
     unit_bytes: u64,
-    /// The offset that the firmware adds to every address.
+    /// The offset that the firmware adds to every address that it receives.
     firmware_offset_bytes: u64,
-    /// The offset of the first unit boundary.
+    /// The first offset, as the host counts, at which a unit begins.
     alignment_offset_bytes: u64,
 }
 
-/// The mechanics of a disk.
+/// The mechanics of a hard disk.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Disk")]
 struct DiskReport {
@@ -83,15 +83,15 @@ struct DiskReport {
     surfaces: u32,
     /// The number of tracks on each surface.
     tracks: u32,
-    /// The number of tracks of a serpentine on one surface.
+    /// The number of consecutive tracks on one surface before the addresses continue on the next surface.
     serpentine_tracks: u32,
     /// The zones, the outermost first.
     zones: Vec<ZoneReport>,
-    /// The seek to an adjacent track, in nanoseconds.
+    /// The time of a seek to an adjacent track, in nanoseconds.
     seek_track_to_track_ns: u64,
-    /// The mean over all pairs of tracks, in nanoseconds.
+    /// The mean time of a seek over all pairs of tracks, in nanoseconds.
     seek_average_ns: u64,
-    /// The longest seek, in nanoseconds.
+    /// The time of the longest seek, in nanoseconds.
     seek_full_stroke_ns: u64,
     /// How partial physical sectors are written.
     rmw_policy: RmwPolicy,
@@ -105,7 +105,7 @@ struct DiskReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Zone")]
 pub struct ZoneReport {
-    /// The outermost track.
+    /// The zone's outermost track on each surface, counted from 0 at the outer edge.
     pub first_track: u32,
     /// The number of tracks on each surface.
     pub tracks: u32,

@@ -67,15 +67,15 @@ pub struct Values {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// The model string.
+    /// The model name.
     pub model: String,
     /// The number of bytes that the host can address.
     #[serde(rename = "capacity_bytes")]
     pub capacity: u64,
-    /// The addressable unit.
+    /// The logical sector size.
     #[serde(rename = "logical_sector_bytes")]
     pub logical_sector: u64,
-    /// The physical sector.
+    /// The physical sector size.
     #[serde(rename = "physical_sector_bytes")]
     pub physical_sector: u64,
     /// The offset of the first physical sector boundary.
@@ -87,7 +87,7 @@ pub struct Claims {
     /// The optimal I/O size, if any.
     #[serde(rename = "optimal_io_bytes", skip_serializing_if = "Option::is_none")]
     pub optimal_io: Option<u64>,
-    /// Whether it claims to be rotational.
+    /// Whether the drive reports that it rotates.
     pub rotational: bool,
     /// The discard granularity, if the drive has a discard command.
     #[serde(rename = "discard_granularity_bytes", skip_serializing_if = "Option::is_none")]

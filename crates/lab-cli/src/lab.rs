@@ -282,11 +282,12 @@ pub(crate) struct LabReport<'a> {
     ended: &'a Ended,
     /// Whether an identical run on this machine would take the same time to the nanosecond.
     repeatable: bool,
-    /// Why an identical run may take another time, one sentence per reason; empty if it would not.
+    /// Why an identical run may take a different time, one sentence per reason; empty if `repeatable` is
+    /// true.
     not_repeatable: Vec<String>,
-    /// The drives, in order.
+    /// The drives, in the order of their names in the guest (`vda`, `vdb` and so on).
     drives: Vec<Drive<'a>>,
-    /// What the guest is charged for its own work.
+    /// The time that the guest is charged for its own work.
     charges: Charges,
     /// The seed of the guest's random numbers, and of the rotational phase of its drives.
     seed: u64,
@@ -295,7 +296,7 @@ pub(crate) struct LabReport<'a> {
 /// A drive and what happened in it.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Drive<'a> {
-    /// The name of its profile.
+    /// The name of the drive's profile.
     name: &'a str,
     /// The offset of its partition, in bytes; absent without a partition table.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -132,18 +132,18 @@ pub(crate) struct ServeReport<'a> {
     ending: Ending,
     #[serde(flatten)]
     snapshot: &'a Snapshot<'a>,
-    /// The histogram of `lateness`: its classes that are not empty, in ascending order.
+    /// The histogram of `lateness`: the classes that are not empty, in ascending order.
     lateness_histogram: Vec<Class>,
 }
 
-/// A class of the histogram: the replies whose lateness is above the bound of the previous class, and at most
+/// A class of the histogram: the replies whose lateness is above the bound of the previous class and at most
 /// that of this one.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Class {
     /// The upper bound in nanoseconds; absent for the last class, which has none.
     #[serde(rename = "at_most_ns", skip_serializing_if = "Option::is_none")]
     bound: Option<Nanos>,
-    /// The number of replies.
+    /// The number of replies in the class.
     replies: u64,
 }
 

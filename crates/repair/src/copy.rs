@@ -64,25 +64,25 @@ pub struct Copy(Stored);
 #[schemars(rename = "Copy", title = "straddle realign --to")]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// The table of the new disk, which is written after all data.
+    /// The partition table of the new disk, which is written after all data has been copied.
     pub plan: Plan,
     /// The fingerprint of the disk that is copied.
     pub source: Fingerprint,
     /// The bytes of the source to copy, and their position on the new disk.
     pub extents: Vec<Move>,
-    /// References to the old positions, with the number of the partition.
+    /// References to the old positions of partitions, each with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<(u32, Reference)>,
-    /// The partitions whose starts align the data of a layer in them: the number, and the offset of the data
-    /// in bytes.
+    /// The partitions that are placed so that the data of a layer in them is aligned: the number of each, and
+    /// the offset of that data in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, ByteCount)>,
-    /// The data before the first partition that is copied to the same position.
+    /// The ranges before the first partition that are copied to the same position.
     pub lead: Vec<Span>,
-    /// What is on the new disk and will be lost.
+    /// The contents of the new disk that will be lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
-    /// Whether any nonzero bytes may be overwritten.
+    /// Whether any data on the new disk may be overwritten.
     #[serde(default, rename = "wipe", skip_serializing_if = "std::ops::Not::not")]
     pub wipes: bool,
 }

@@ -9,12 +9,12 @@ use serde_json::error::Category;
 /// The schema version of plans. It is incremented when the meaning of a field changes or a field is removed.
 pub const SCHEMA: u32 = 2;
 
-/// A plan, with the versions needed to read it.
+/// A plan, with its schema version and the version of straddle that made it.
 #[derive(Serialize, JsonSchema)]
 pub struct Document<T> {
-    /// The schema version of this document.
+    /// The schema version of this plan.
     schema: u32,
-    /// The version of straddle that made it.
+    /// The version of straddle that made the plan.
     straddle: &'static str,
     #[serde(flatten)]
     plan: T,

@@ -27,7 +27,7 @@ pub struct Fingerprint {
     /// Its serial number; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// SHA-256 of the bytes that make up its table.
+    /// The SHA-256 hash of the bytes that make up its partition table.
     pub table: String,
 }
 

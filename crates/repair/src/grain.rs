@@ -12,19 +12,19 @@ use straddle_units::{BlockSize, Boundary, ByteCount};
 /// The grain must be smaller than this fraction (1/4) of the disk.
 const LARGEST_SHARE: u64 = 4;
 
-/// A boundary that was considered.
+/// A boundary that was considered for the grain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Boundary")]
 #[serde(deny_unknown_fields)]
 pub struct Considered {
     /// Its name, such as `physical sector` or `stripe`.
     pub name: String,
-    /// Its size in bytes.
+    /// The distance between boundaries of this kind, in bytes.
     #[serde(rename = "size_bytes")]
     pub size: ByteCount,
-    /// The source of the figure.
+    /// The source of `size_bytes`.
     pub source: String,
-    /// Why starts are not on it; absent if they are.
+    /// Why the grain leaves it out; absent if partitions start on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }

@@ -38,7 +38,7 @@ const UNKNOWN: &str = "unrecognised data";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lost {
-    /// The partition's number; absent for content of the disk as a whole, or outside of partitions.
+    /// The partition's number; absent for content of the whole disk or outside all partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
     /// The content's type, as blkid names it; absent if it is not recognised.
@@ -47,9 +47,9 @@ pub struct Lost {
     /// The content's own label; absent if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// The bytes it occupies.
+    /// The bytes that the content occupies.
     pub at: Span,
-    /// Whether the new table overwrites part of it; absent if not.
+    /// Whether the new table overwrites part of the content; absent if it does not.
     #[serde(default, rename = "overwritten", skip_serializing_if = "std::ops::Not::not")]
     pub is_overwritten: bool,
 }

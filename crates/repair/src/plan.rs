@@ -55,8 +55,8 @@ pub(crate) const MOST_MARKS: usize = 32;
 /// The least clusters of FAT32, each of at least one sector (Microsoft, FAT specification of 2000).
 const FAT32_CLUSTERS: u64 = 65_525;
 
-/// A plan. It is always valid: nothing overlaps, nothing is outside the usable space, and every field fits
-/// its on-disk size.
+/// A new partition table. It is always valid: no partitions overlap, none is outside the usable space, and
+/// every field fits its on-disk size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Plan(Parts);
@@ -68,17 +68,17 @@ pub struct Plan(Parts);
 pub struct Parts {
     /// The fingerprint of the disk that the plan is for.
     pub disk: Fingerprint,
-    /// Whether a new table is created; otherwise the current one is changed.
+    /// Whether a new partition table is created; otherwise the current one is changed.
     pub fresh: bool,
     /// The sector size that the current table uses; absent if the table is not converted.
     #[serde(default, rename = "converted_from_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub converts: Option<BlockSize>,
-    /// Whether both copies of a GPT are written to their proper positions, with the backup at the end of the
+    /// Whether both copies of the GPT are written to their proper positions, the backup to the end of the
     /// disk.
     pub relocate_backup: bool,
     /// The partitions before the change.
     pub before: Vec<Entry>,
-    /// The new table.
+    /// The new partition table.
     pub table: Table,
     /// The boundary on which partitions start.
     pub grain: Boundary,

@@ -11,23 +11,23 @@ pub struct TraceReport {
     files: Vec<TraceFile>,
     /// The number of lines that are not requests: headers, and events of other kinds.
     other_lines: u64,
-    /// The time from the first request of a file to its last, in nanoseconds, in the longest file. Absent if
-    /// the times were not read, as for a Parquet file that is only counted.
+    /// The time from the first request to the last in the file that covers the longest time, in nanoseconds;
+    /// absent if times were not read, as for a Parquet file whose requests are only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     span_ns: Option<u64>,
-    /// The start that the offsets are counted from, in sectors of 512 bytes.
+    /// The start of the partition from which the offsets in the trace count, in sectors of 512 bytes.
     started_at_sectors: u64,
-    /// The longest time, in nanoseconds, that a write is held to be merged with others; with
+    /// The longest time, in nanoseconds, for which a write is held to be merged with others; only with
     /// `--merge-within`.
     #[serde(skip_serializing_if = "Option::is_none")]
     merge_within_ns: Option<u64>,
-    /// With `--merge-within`, the number of requests whose time is earlier than that of the preceding
-    /// request. They are merged as if they had the preceding request's time.
+    /// The number of requests whose time is earlier than that of the preceding request, and which are merged
+    /// as if they had its time; only with `--merge-within`.
     #[serde(skip_serializing_if = "Option::is_none")]
     late_requests: Option<u64>,
-    /// All volumes together.
+    /// The requests to all volumes together.
     total: VolumeReport,
-    /// The volumes by name, in order.
+    /// The requests to each volume, in order of the volumes' names.
     volumes: Vec<VolumeReport>,
 }
 
@@ -47,33 +47,33 @@ pub struct TraceFile {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Volume")]
 struct VolumeReport {
-    /// Its name; absent for all volumes together, and if the trace does not name it.
+    /// The name of the volume; absent for all volumes together, and if the trace does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// Its reads.
+    /// The reads from the volume.
     reads: OperationReport,
-    /// Its writes.
+    /// The writes to the volume.
     writes: OperationReport,
-    /// Its discards.
+    /// The discards sent to the volume.
     discards: OperationReport,
-    /// The number of its flushes.
+    /// The number of flushes sent to the volume.
     flushes: u64,
 }
 
-/// The requests of one operation.
+/// The requests of one kind: reads, writes or discards.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Requests")]
 struct OperationReport {
     /// The number of requests.
     requests: u64,
-    /// The number of bytes of the sectors that they touch.
+    /// The number of bytes in the sectors that the requests touch.
     bytes: u64,
-    /// The number of requests that do not begin and end on 512-byte sector boundaries. They are counted by
-    /// the sectors that they touch.
+    /// The number of requests that do not begin and end on 512-byte sector boundaries. They are counted as
+    /// requests for all the sectors that they touch.
     off_sector_requests: u64,
-    /// Their lengths, the shortest first.
+    /// The requests by length, the shortest first.
     sizes: Vec<SizeReport>,
-    /// Their effect on units of each size.
+    /// The effect of the requests on units of each size.
     units: Vec<UnitReport>,
 }
 
@@ -81,12 +81,13 @@ struct OperationReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Size")]
 struct SizeReport {
-    /// The length, rounded out to sectors of 512 bytes; absent for all of 2 MiB or more together.
+    /// The length, rounded out to sectors of 512 bytes; absent for the class of all requests of 2 MiB or
+    /// more.
     #[serde(skip_serializing_if = "Option::is_none")]
     length_bytes: Option<u64>,
     /// The number of requests.
     requests: u64,
-    /// The number of bytes of all of them.
+    /// The total number of bytes of these requests.
     bytes: u64,
 }
 
@@ -94,31 +95,33 @@ struct SizeReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Unit")]
 struct UnitReport {
-    /// The size of the unit.
+    /// The size of the units in bytes.
     unit_bytes: u64,
     /// With the specified start.
     #[serde(flatten)]
     effect: EffectReport,
-    /// The start with the fewest partly covered units; with `--best`.
+    /// The start with the fewest partly covered units; only with `--best`.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<BestReport>,
-    /// The effect behind a cache that holds each write for some time; only for writes, with `--merge-within`.
+    /// The effect behind a cache that holds each write for some time; only for writes, and only with
+    /// `--merge-within`.
     #[serde(skip_serializing_if = "Option::is_none")]
     merged: Option<MergedReport>,
 }
 
-/// The effect of writes on units behind a cache.
+/// The effect of writes on units behind a cache that merges them.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Merged")]
 struct MergedReport {
-    /// Units that are written.
+    /// The number of units that are written.
     written_units: u64,
-    /// Of `written_units`, those that are only partly new: each is a read-modify-write.
+    /// The number of `written_units` that the merged writes cover only partly: each costs a
+    /// read-modify-write.
     partial_units: u64,
-    /// Of `written_units`, those that were written early because the cache was full. If there are any, a larger
-    /// cache writes fewer units.
+    /// The number of `written_units` that were written early because the cache was full. If it is not 0, a
+    /// larger cache would write fewer units.
     early_units: u64,
-    /// The bytes of the units written relative to the bytes of the requests. Absent if there are no requests.
+    /// The bytes of the units written, relative to those of the requests; absent if there are no requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     amplification: Option<f64>,
 }
@@ -127,20 +130,20 @@ struct MergedReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Effect")]
 struct EffectReport {
-    /// Requests that do not begin and end on boundaries of units.
+    /// The number of requests that do not begin and end on boundaries of units.
     misaligned_requests: u64,
-    /// Requests that touch one more unit than their length requires.
+    /// The number of requests that touch one more unit than their length requires.
     straddling_requests: u64,
-    /// Requests that begin inside a unit.
+    /// The number of requests that begin inside a unit.
     partial_head_requests: u64,
-    /// Requests that end inside a unit.
+    /// The number of requests that end inside a unit.
     partial_tail_requests: u64,
-    /// Units that a request partly covers. For a write, each is a read-modify-write.
+    /// The number of units that requests cover only partly. For writes, each costs a read-modify-write.
     partial_units: u64,
-    /// Units that requests touch, counted once per request.
+    /// The number of units that requests touch, counted once per request.
     touched_units: u64,
-    /// The bytes of the units touched relative to the bytes of the requests: for writes the write
-    /// amplification, if nothing is merged. Absent if there are no requests.
+    /// The bytes of the units touched, relative to those of the requests: for writes, the write amplification
+    /// if nothing is merged. Absent if there are no requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     amplification: Option<f64>,
 }
@@ -149,7 +152,7 @@ struct EffectReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Best")]
 struct BestReport {
-    /// The start in sectors of 512 bytes, modulo the unit.
+    /// The start in sectors of 512 bytes, modulo the unit size.
     started_at_sectors: u64,
     /// With this start.
     #[serde(flatten)]
@@ -162,7 +165,7 @@ pub struct Counted<'a> {
     pub files: &'a [TraceFile],
     /// What was counted.
     pub account: &'a Account,
-    /// All volumes together.
+    /// The requests to all volumes together.
     pub total: Volume,
     /// The sizes of units in sectors.
     pub units: &'a [u64],

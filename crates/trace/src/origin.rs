@@ -52,22 +52,23 @@ pub struct Recorded {
     /// The name of its volume in the trace.
     #[serde(skip)]
     pub volume: String,
-    /// The device, or the modelled drive.
+    /// The name of the device or modelled drive that was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The model; absent if unknown.
+    /// The drive's model; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The size in bytes.
     #[serde(rename = "capacity_bytes", skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u64>,
-    /// The logical sector in bytes.
+    /// The logical sector size in bytes.
     #[serde(rename = "logical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub logical_sector: Option<u64>,
-    /// The physical sector in bytes, as the drive reports it.
+    /// The physical sector size in bytes, as the drive reports it.
     #[serde(rename = "physical_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub physical_sector: Option<u64>,
-    /// The partition that was recorded; absent if it was the whole drive. Offsets are relative to the drive.
+    /// The partition that was recorded; absent if the whole drive was. In either case, offsets in the
+    /// recording count from the start of the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
 }
@@ -76,7 +77,7 @@ pub struct Recorded {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RecordedPartition")]
 pub struct Partition {
-    /// The device.
+    /// The name of the partition's device.
     pub device: String,
     /// The offset of its first byte on the drive.
     #[serde(rename = "start_bytes")]

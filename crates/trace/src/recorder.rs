@@ -101,7 +101,7 @@ pub struct Asked {
     /// Reads, writes, flushes and discards.
     #[serde(flatten)]
     pub requests: Requests,
-    /// Commands of the device, recorded but not counted as requests.
+    /// The number of other commands to the device, which were recorded but are not counted as requests.
     #[serde(rename = "device_commands")]
     pub commands: u64,
 }

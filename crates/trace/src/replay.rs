@@ -18,10 +18,10 @@ use crate::record::Record;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// At its arrival time in the trace, whatever the drive is doing.
+    /// At its arrival time in the trace, even if the drive is busy (open loop).
     #[default]
     Open,
-    /// When the previous request completes.
+    /// When the previous request completes (closed loop).
     Closed,
 }
 
@@ -61,7 +61,7 @@ const KEPT: u64 = 1 << 20;
 pub struct Replayed {
     /// When requests were sent.
     pub pace: Pace,
-    /// The maximum number of requests at the drive at a time.
+    /// The maximum number of requests outstanding at the drive at a time.
     #[serde(rename = "queue_depth")]
     pub depth: u32,
     /// The number of requests of all kinds.
@@ -71,11 +71,11 @@ pub struct Replayed {
     /// The time from the first arrival to the last completion, in nanoseconds.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// The time from the first arrival to the last, in nanoseconds; only with the open loop, where the trace
-    /// determines it.
+    /// The time from the first arrival to the last, in nanoseconds; 0 in the closed loop, where the trace
+    /// does not determine arrivals.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
-    /// The time from the last arrival to the last completion, in nanoseconds; in the open loop.
+    /// The time from the last arrival to the last completion, in nanoseconds; 0 in the closed loop.
     #[serde(rename = "behind_ns")]
     pub behind: Nanos,
     /// The latency of reads, from arrival to completion; absent if there are none.
@@ -89,17 +89,19 @@ pub struct Replayed {
     pub flushes: Latency,
     /// The number of discards.
     pub discards: u64,
-    /// The discards that were not sent because the drive does not support them.
+    /// The number of discards that were not sent because the drive does not support them.
     #[serde(rename = "ignored_discards")]
     pub ignored: u64,
-    /// Requests that did not begin and end on 512-byte sector boundaries. The drive received requests for all
-    /// sectors that they touch, as from a page cache.
+    /// The number of requests that did not begin and end on 512-byte sector boundaries. Each was sent as a
+    /// request for all the sectors that it touches, as a page cache would send it.
     #[serde(rename = "off_sector_requests")]
     pub off_sector: u64,
-    /// Reads and writes that do not begin and end on boundaries of the drive's true physical sectors.
+    /// The number of reads and writes that do not begin and end on boundaries of the drive's true physical
+    /// sectors.
     #[serde(rename = "misaligned_requests")]
     pub misaligned: u64,
-    /// Requests that were moved to the beginning of the drive because they extended past its end.
+    /// The number of requests that were moved to the beginning of the drive because they extended past its
+    /// end.
     #[serde(rename = "wrapped_requests")]
     pub wrapped: u64,
     /// Counters from inside the drive.

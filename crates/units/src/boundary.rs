@@ -12,9 +12,9 @@ use crate::{ByteCount, ByteOffset, Span};
 /// `size` need not be a power of two: three data disks with 64 KiB chunks make stripes of 192 KiB. The kernel
 /// calls `phase` the alignment offset of a device: 3584 on a 512e drive whose LBA 7 begins a physical sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
-#[schemars(rename = "Boundaries", description = "The multiples of a size, counted from a byte.")]
+#[schemars(rename = "Boundaries", description = "Equally spaced boundaries, from an offset on.")]
 pub struct Boundary {
-    /// The distance between two boundaries, in bytes.
+    /// The distance between adjacent boundaries, in bytes.
     #[serde(rename = "size_bytes")]
     size: NonZeroU64,
     /// The offset of the first boundary, in bytes.
@@ -39,10 +39,10 @@ impl<'de> Deserialize<'de> for Boundary {
 /// How a span covers the units of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Coverage {
-    /// Units that have at least one byte in the span.
+    /// The number of units that have at least one byte in the span.
     #[serde(rename = "touched_units")]
     pub touched: u64,
-    /// Units that have some but not all of their bytes in the span: writing each costs a read-modify-write.
+    /// The number of units that are only partly in the span: writing each costs a read-modify-write.
     #[serde(rename = "partial_units")]
     pub partial: u64,
 }

@@ -14,9 +14,9 @@ use super::Code;
 pub enum Severity {
     /// Costs nothing by itself.
     Advice,
-    /// Costs performance on some workloads, or puts the table at risk.
+    /// Costs performance on some workloads, or puts the partition table at risk.
     Warning,
-    /// Always costs performance, or the table is damaged.
+    /// Always costs performance, or means that the partition table is damaged.
     Error,
 }
 
@@ -37,16 +37,16 @@ impl fmt::Display for Severity {
 pub enum Kind {
     /// A start, an end, or the data of a layer is not on a boundary.
     Alignment,
-    /// Data is written in pieces smaller than a unit, aligned or not.
+    /// Data is written in pieces smaller than a unit of the device, whether aligned or not.
     #[serde(rename = "small_writes")]
     Granularity,
-    /// A power failure can tear a write, aligned or not.
+    /// A power failure can tear a write, whether aligned or not.
     #[serde(rename = "atomic_writes")]
     Atomicity,
     /// The values that the device reports are impossible, or contradict each other.
     #[serde(rename = "device_claims")]
     Device,
-    /// The partition table is damaged, or made for another disk.
+    /// The partition table is damaged, or was made for another disk.
     #[serde(rename = "table_damage")]
     Table,
     /// Two layers, or the kernel and the disk, contradict each other.
@@ -95,15 +95,15 @@ pub enum About {
 pub struct Definition {
     /// The finding in a few words.
     pub title: &'static str,
-    /// What is wrong.
+    /// What the problem is.
     pub what: &'static str,
-    /// Why it happens.
+    /// What causes the problem.
     pub why: &'static str,
-    /// What it costs.
+    /// What the problem costs.
     pub cost: &'static str,
-    /// How to fix it.
+    /// How to fix the problem.
     pub fix: &'static str,
-    /// Where this is documented.
+    /// The sources in which the problem is documented.
     pub sources: &'static [&'static str],
 }
 
@@ -112,9 +112,9 @@ pub struct Definition {
 pub struct Rule {
     /// The code, such as "S001"; never reused.
     pub code: Code,
-    /// The usual severity. A finding may have another one.
+    /// The usual severity of the rule's findings; a particular finding may have another one.
     pub severity: Severity,
-    /// The kind of its findings.
+    /// The kind of problem that the rule finds.
     pub kind: Kind,
     /// What it examines.
     #[serde(skip)]

@@ -41,9 +41,9 @@ pub struct Examined {
 pub struct Cost {
     /// The modelled drive, or the one that was probed.
     pub drive: String,
-    /// Where the ratios come from.
+    /// Whether the ratios were modelled or measured.
     pub source: CostSource,
-    /// The distance in bytes from the previous boundary of the drive's own unit.
+    /// The position as a distance, in bytes, from the previous boundary of the drive's true unit.
     #[serde(rename = "past_bytes")]
     pub past: u64,
     /// The size of each random write: 4096 bytes on a modelled disk, otherwise the drive's unit.
@@ -52,19 +52,19 @@ pub struct Cost {
     /// Whether each random write is flushed.
     #[serde(rename = "durable")]
     pub is_durable: bool,
-    /// The ratio for random writes: on a modelled SSD, with a full buffer; if measured, for durable or
-    /// sustained writes.
+    /// The time of a random write relative to an aligned one: on a modelled SSD, with a full buffer; if
+    /// measured, for durable or sustained writes.
     #[serde(rename = "random_write_ratio")]
     pub random_write: f64,
     /// The range of `random_write_ratio` over the plausible firmware of a modelled disk; absent if the firmware
     /// makes no difference.
     #[serde(rename = "random_write_firmware_range", skip_serializing_if = "Option::is_none")]
     pub firmware: Option<FirmwareRange>,
-    /// The ratio of the bytes written to flash (wear); absent on a disk.
+    /// The bytes written to flash (wear) relative to aligned writes; absent on a hard disk.
     #[serde(rename = "wear_ratio", skip_serializing_if = "Option::is_none")]
     pub wear: Option<f64>,
-    /// The ratio for sequential writes of 4096 bytes, each with an fsync; absent on an SSD, or if the costs
-    /// were measured.
+    /// The time of sequential 4096-byte writes, each with an fsync, relative to aligned ones; absent on an
+    /// SSD, or if the costs were measured.
     #[serde(rename = "sequential_write_ratio", skip_serializing_if = "Option::is_none")]
     pub sequential_write: Option<f64>,
 }

@@ -40,7 +40,7 @@ pub struct Report {
 /// The number of targets by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Summary {
-    /// All targets.
+    /// The number of targets.
     pub targets: usize,
     /// Targets without a finding.
     pub ok: usize,
@@ -52,7 +52,7 @@ pub struct Summary {
     pub warning: usize,
     /// Targets with errors.
     pub error: usize,
-    /// Targets that were not judged.
+    /// Targets whose alignment could not be determined.
     pub not_judged: usize,
     /// Targets that could not be audited.
     pub failed: usize,
@@ -120,16 +120,16 @@ pub struct TargetReport {
     /// The device or image; absent if it could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<DeviceReport>,
-    /// The partition table, or what is there instead; absent if the target could not be opened.
+    /// The partition table, or what the target holds instead; absent if the target could not be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<TableReport>,
-    /// The image format, for images that are not raw.
+    /// The format of an image that is not raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<ContainerReport>,
-    /// What was fetched, for an object on a server.
+    /// What was fetched from the server; present only if the target is an object on a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     traffic: Option<Traffic>,
-    /// The layer on the whole disk, if there is no partition table.
+    /// The lowest layer on the whole disk, with the layers above it, if there is no partition table.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<Layer>,
     /// The partitions, in order of number.
@@ -137,8 +137,8 @@ pub struct TargetReport {
     /// The findings, without those excluded by `--only` and `--ignore`. A finding that several targets share
     /// is listed at one of them.
     pub findings: Vec<FindingReport>,
-    /// The findings that the configuration file ignores. They do not count for the status, but the verdicts
-    /// on partitions are unchanged. Absent if there are none.
+    /// The findings that the configuration file ignores; absent if there are none. They do not count for the
+    /// status, but do for the verdicts on partitions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredReport>,
     /// What could not be read, and why.
@@ -205,7 +205,7 @@ impl TargetReport {
     }
 }
 
-/// A partition table, or what is there instead.
+/// A partition table, or what a target holds instead.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Table")]
 struct TableReport {
@@ -215,7 +215,7 @@ struct TableReport {
     sector_bytes: BlockSize,
 }
 
-/// A partition.
+/// A partition with the verdict on it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "JudgedPartition")]
 pub struct PartitionReport {
@@ -252,7 +252,8 @@ struct ContainerReport {
     variant: &'static str,
     /// The size in bytes of the blocks that the file stores contiguously.
     block_bytes: u64,
-    /// The alignment in bytes that all sampled blocks have in the file; absent if no block is stored yet.
+    /// The alignment, in bytes, to which all sampled blocks are stored in the file; absent if no block is
+    /// stored yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     alignment_bytes: Option<u64>,
     /// The number of blocks that were sampled.

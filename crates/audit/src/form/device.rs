@@ -26,26 +26,26 @@ pub(super) struct DeviceReport {
     format: String,
     #[serde(flatten)]
     topology: Topology,
-    /// Whether the kernel refuses writes to it; absent if false.
+    /// Whether the kernel refuses writes to the device; absent if it does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     read_only: bool,
     /// The compression of the file that contains the image: "gzip", "xz", "zstd" or "bzip2"; absent if it is
     /// not compressed.
     #[serde(skip_serializing_if = "Option::is_none")]
     compression: Option<&'static str>,
-    /// The zones; absent if the device is not zoned.
+    /// The zones of the device; absent if it is not zoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     zoned: Option<Zoned>,
-    /// The sectors that the drive can be set to; absent if it was not queried, or lists none.
+    /// The sector sizes to which the drive can be set; absent if it was not queried, or lists none.
     #[serde(skip_serializing_if = "Option::is_none")]
     formats: Option<FormatsReport>,
 }
 
-/// The sectors that a drive can be set to.
+/// The sector sizes to which a drive can be set.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Formats")]
 struct FormatsReport {
-    /// The source.
+    /// The NVMe data structure, ATA log or SCSI VPD page that lists the formats.
     source: String,
     /// Whether an NVMe controller supports the format command (OACS); absent if it was not queried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,27 +54,27 @@ struct FormatsReport {
     /// queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     formats_all_namespaces: Option<bool>,
-    /// The available sector sizes.
+    /// The available sector formats.
     list: Vec<SectorReport>,
 }
 
-/// Sectors that a drive can be set to.
+/// A sector format to which a drive can be set.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "SectorFormat")]
 struct SectorReport {
-    /// The number by which a command selects it; absent if its size selects it.
+    /// The number by which a command selects the format; absent if it is selected by its sector size.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<usize>,
-    /// Whether they are in use; absent if not.
+    /// Whether the drive uses this format now; absent if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     in_force: bool,
     /// The logical sector size.
     logical_sector_bytes: u64,
-    /// Metadata for each sector; absent if the drive does not report it.
+    /// Bytes of metadata per sector; absent if the drive does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_bytes: Option<u16>,
-    /// "best", "better", "good" or "degraded", compared to its other formats; absent if the drive does not
-    /// report it.
+    /// "best", "better", "good" or "degraded", relative to the drive's other formats; absent if the drive
+    /// does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     performance: Option<String>,
 }

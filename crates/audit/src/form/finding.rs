@@ -12,36 +12,37 @@ use straddle_units::ByteOffset;
 pub struct FindingReport {
     /// The code of its rule, as used by `straddle explain`.
     pub code: Code,
-    /// How severe it is.
+    /// The severity of the finding.
     pub severity: Severity,
     /// The title of its rule.
     pub title: &'static str,
     /// The number of the partition; absent for findings on the whole disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    /// The layer concerned, as the path to it ("partition 1 > PV vg > LV root"); absent for findings on the
-    /// disk, its partition table and the placement of partitions.
+    /// The path to the layer concerned ("partition 1 > PV vg > LV root"); absent for findings on the disk,
+    /// its partition table and the placement of partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
     /// The offset of the problem on the disk, in bytes; absent if it has no single offset.
     #[serde(rename = "offset_bytes", skip_serializing_if = "Option::is_none")]
     pub at: Option<ByteOffset>,
-    /// The boundary that is missed; absent if the finding is not about one.
+    /// The boundary that is missed; absent if the finding is not about a boundary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed: Option<Miss>,
     /// The finding as a sentence.
     pub message: String,
-    /// The cost on the `--cost` drive; absent without that option, and for findings that have no cost.
+    /// The cost on the drive specified with `--cost`; absent without that option, and for findings that have
+    /// no cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<Cost>,
     /// The fix; absent if the finding follows from another one, whose fix applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
-    /// An earlier finding of this target with the same fix, whose commands are to be run once; absent if there
-    /// is none.
+    /// An earlier finding of this target with the same fix, so that its commands need to be run only once;
+    /// absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     same_fix_as: Option<Cause>,
-    /// Another fix; absent if there is none. Only one of the two is to be run.
+    /// A different fix, to be run instead of `fix`; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     alternative: Option<Fix>,
     /// The findings that this one follows from. Fixing them fixes this one. Absent if it does not follow from
@@ -50,7 +51,7 @@ pub struct FindingReport {
     follows: Vec<Cause>,
 }
 
-/// A finding that does not count.
+/// A finding that the configuration file ignores.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Ignored")]
 pub struct IgnoredReport {

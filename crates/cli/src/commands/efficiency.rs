@@ -85,7 +85,7 @@ fn formats(arguments: &EfficiencyArguments) -> Vec<Format> {
 /// What `straddle efficiency --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EfficiencyReport {
-    /// The sector formats.
+    /// The sector formats that were compared.
     formats: Vec<Efficiency>,
 }
 

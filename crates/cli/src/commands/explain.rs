@@ -306,7 +306,7 @@ impl ExplainReport {
 pub(crate) struct RmwReport<'a> {
     #[serde(flatten)]
     io: Io,
-    /// The physical sectors.
+    /// The boundaries of the physical sectors.
     physical_sectors: Boundary,
     #[serde(flatten)]
     count: &'a RmwCount,

@@ -230,13 +230,13 @@ fn open_real(path: &Path, arguments: &ProbeArguments, stop: &Arc<AtomicBool>) ->
 /// What `straddle probe --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProbeReport<'a> {
-    /// What was probed.
+    /// The target that was probed.
     target: &'a Description,
     /// Remarks on the figures, such as what was measured if the target is a file.
     notes: &'a [String],
     #[serde(flatten)]
     report: &'a Report,
-    /// Whether the drive reports another unit than was found; absent if that cannot be determined.
+    /// Whether the drive reports a different unit from the one found; absent if that cannot be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     misreports: Option<bool>,
 }

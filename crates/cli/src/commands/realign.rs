@@ -475,13 +475,13 @@ fn rescue_map(bad: &[Bad]) -> String {
 #[schemars(title = "straddle realign")]
 #[serde(untagged)]
 pub(crate) enum RealignOutput {
-    /// A plan.
+    /// A plan to move partitions.
     Plan(Box<Document<Realign>>),
     /// No partition has to move.
     Nothing(NothingReport),
 }
 
-/// What is printed if no partition has to move; no plan is saved then.
+/// The output if no partition has to move; no plan is saved.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "NothingToDo")]
 pub(crate) struct NothingReport {

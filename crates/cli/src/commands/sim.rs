@@ -194,11 +194,11 @@ fn one(
 /// What `straddle sim --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SimReport<'a> {
-    /// The trace.
+    /// The trace that was replayed.
     trace: Trace,
-    /// The drive on which it was replayed. All times are the model's.
+    /// The modelled drive on which the trace was replayed. All times are the model's.
     drive: Drive<'a>,
-    /// One run for each shift, in the order of the shifts, each on a fresh drive.
+    /// One run for each shift, each on a fresh drive, in the order of the shifts.
     runs: Vec<Run>,
 }
 
@@ -223,25 +223,25 @@ struct Drive<'a> {
     capacity_bytes: u64,
     /// The logical sector size in bytes.
     logical_sector_bytes: u64,
-    /// The true physical sector (or indirection unit) in bytes, whatever the drive reports.
+    /// The true size of the physical sector (or indirection unit) in bytes, whatever the drive reports.
     physical_sector_bytes: u64,
 }
 
-/// A replay with one shift.
+/// A replay of the trace with one shift.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Run {
     #[serde(skip)]
     format: Option<Format>,
     /// The number of bytes added to every offset.
     shift_bytes: u64,
-    /// The number of requests that arrive earlier than a preceding one. They were replayed as if they had the
-    /// preceding request's time.
+    /// The number of requests whose time is earlier than that of a preceding request. They were replayed as
+    /// if they had the preceding request's time.
     late_requests: u64,
     #[serde(flatten)]
     replay: Replay,
-    /// The volumes, each with its own drive, in the order in which they occur in the trace; absent if there is
-    /// only one, or if all share a drive. The run's other figures are the sums over the volumes or, for times
-    /// that pass in parallel, the longest.
+    /// The volumes, each replayed on a drive of its own, in the order of the trace; absent if there is only
+    /// one, or if all share a drive. The run's other figures are sums over the volumes or, for times that
+    /// pass in parallel, the longest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     volumes: Vec<Volume>,
 }
@@ -249,7 +249,7 @@ struct Run {
 /// A volume of the trace, with its own drive.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Volume {
-    /// Its name; absent if the trace does not name it.
+    /// The name of the volume; absent if the trace does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(flatten)]
@@ -261,15 +261,16 @@ struct Volume {
 struct Replay {
     #[serde(flatten)]
     replayed: Replayed,
-    /// `misaligned_requests` as a fraction of all reads and writes; absent if there are none.
+    /// `misaligned_requests` as a fraction of all reads and writes; absent if there are no reads or writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     misaligned_share: Option<f64>,
     /// The sum of the latencies of reads, writes and flushes, in nanoseconds.
     busy_ns: u64,
-    /// `busy_ns` relative to the first run. If one of the two diverges, the ratio depends on the length of the
-    /// trace.
+    /// `busy_ns` relative to that of the first run. If one of the two runs diverges, the ratio depends on the
+    /// length of the trace.
     ratio: f64,
-    /// Whether the drive cannot keep up with the times of the trace, so that requests wait longer and longer.
+    /// Whether the drive cannot keep up with the request times in the trace, so that requests wait longer and
+    /// longer.
     diverges: bool,
 }
 

@@ -70,23 +70,27 @@ pub struct WriteCacheParameters {
     pub stays_after_flush: bool,
 }
 
-/// How partial physical sectors are written.
+/// How partly written physical sectors are read and rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RmwPolicy {
-    /// Before the write completes, one sector after the other.
+    /// Partly written sectors are read and rewritten before the write completes, one after the other.
     ImmediateSerial,
-    /// Before the write completes, all of its sectors in one pass.
+    /// Partly written sectors are read and rewritten before the write completes, all sectors of a write in
+    /// one pass.
     ImmediateMerged,
-    /// When the write cache is destaged, one sector after the other.
+    /// Partly written sectors are read and rewritten when the write cache is destaged, one after the other.
     DestageSerial,
-    /// When the write cache is destaged, all sectors of a write in one pass.
+    /// Partly written sectors are read and rewritten when the write cache is destaged, all sectors of a write
+    /// in one pass.
     DestageMerged,
-    /// When the write cache is destaged, with each read and write done as its sector passes the head.
+    /// Partly written sectors are read and rewritten when the write cache is destaged, each as it passes the
+    /// head.
     Deferred,
     /// Like `deferred` for writes at regular intervals within a track, and like `destage-serial` for others.
     Adaptive,
-    /// When the write cache is destaged, to a log; later, the sectors are read and written in place.
+    /// Partly written sectors go to a log when the write cache is destaged, and are later read and rewritten
+    /// in place.
     Logged,
 }
 

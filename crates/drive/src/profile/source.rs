@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// A number of the profile.
+/// A number in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ProfileFigure")]
 pub struct Figure {
-    /// Its path in the profile.
+    /// The path of the number in the profile.
     pub path: String,
-    /// The value as written there.
+    /// The value as written in the profile.
     pub value: String,
     /// The source of the value; absent if the profile names none.
     #[serde(skip_serializing_if = "Option::is_none")]

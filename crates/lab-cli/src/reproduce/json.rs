@@ -72,11 +72,11 @@ struct Summary<'a> {
     /// The number of published figures and ratios that were compared; 0 on a drive other than the published
     /// one.
     judged: usize,
-    /// The number of compared ones that are within the limit of their experiment.
+    /// The number of `judged` figures and ratios whose error is within the limit of their experiment.
     within: usize,
     /// The command that repeats this run.
     command: &'a str,
-    /// The number of requests.
+    /// The number of requests sent to the modelled drives.
     requests: u64,
     /// The sum of the times on the clocks of the modelled drives and guests, in seconds.
     virtual_seconds: f64,
@@ -110,21 +110,21 @@ struct StepReport<'a> {
     step: &'a Step,
     /// The modelled drive on which it runs or ran.
     drive: &'a str,
-    /// The numbers of the drive that were fitted to published figures, or chosen by hand to match them;
-    /// absent from a list.
+    /// The numbers in the drive's profile that were fitted to published figures, or chosen by hand to match
+    /// them; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     fitted: Option<Vec<Fitted<'a>>>,
     arms: Vec<ArmReport<'a>>,
 }
 
-/// A number of the drive that was fitted or chosen by hand.
+/// A number in the drive's profile that was fitted or chosen by hand.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Fitted<'a> {
-    /// Its path in the profile.
+    /// The path of the number in the profile.
     pub(crate) path: &'a str,
-    /// The value as written there.
+    /// The value as written in the profile.
     pub(crate) value: &'a str,
-    /// What it was fitted to.
+    /// What the number was fitted to.
     pub(crate) source: &'a str,
 }
 
@@ -145,9 +145,9 @@ struct ArmReport<'a> {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Figure")]
 struct FigureReport<'a> {
-    /// The quantity.
+    /// The quantity that is compared.
     measure: Measure,
-    /// The unit of `modelled` and `published`.
+    /// The unit of `modelled` and `published`: "s", "IOPS" or "ms".
     unit: &'static str,
     /// The model's figure, or the mean over several offsets; absent from a list.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,18 +170,18 @@ struct FigureReport<'a> {
     /// Whether all known errors are within the limit; absent if nothing is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
-    /// How the model came to the figure; absent if nothing is compared.
+    /// Whether the model was fitted to the figure or predicts it; absent if nothing is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<Origin>,
-    /// What the plausible read-modify-write policies give; absent if they were not run.
+    /// The figures that the plausible read-modify-write policies give; absent if they were not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     band: Option<BandReport>,
-    /// What the plausible read-modify-write policies give for the ratio.
+    /// The ratios that the plausible read-modify-write policies give; absent if they were not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_band: Option<BandReport>,
 }
 
-/// The figures that plausible policies of the drive's unpublished firmware give.
+/// The figures that the plausible read-modify-write policies of the drive's unpublished firmware give.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Band")]
 struct BandReport {
@@ -189,8 +189,8 @@ struct BandReport {
     lowest: f64,
     /// The highest figure.
     highest: f64,
-    /// Whether one of the policies gives the published figure to within the limit; absent if no figure was
-    /// published.
+    /// Whether the figure of at least one policy is within the limit of the published one; absent if no
+    /// figure was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     explained: Option<bool>,
     /// The policy whose figure is nearest to the published one; absent if no figure was published, or if all

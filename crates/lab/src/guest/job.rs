@@ -141,16 +141,17 @@ pub struct GuestDrive {
 /// repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Charges {
-    /// One stop of a process, for a system call or a page fault.
+    /// The charge for each stop of a process, for a system call or a page fault.
     #[serde(rename = "stop_ns")]
     pub stop: u64,
-    /// One reading of the clock by the guest's kernel.
+    /// The charge for each reading of the clock by the guest's kernel.
     #[serde(rename = "clock_ns")]
     pub clock: u64,
-    /// One submission of requests to a drive.
+    /// The charge for each submission of requests to a drive.
     #[serde(rename = "kick_ns")]
     pub kick: u64,
-    /// Computing without a stop, in percent of the processor time that it takes on the host.
+    /// The charge for computing without a stop, as a percentage of the processor time that it takes on the
+    /// host.
     pub compute_percent: u64,
 }
 
@@ -217,9 +218,9 @@ pub enum Stream {
 /// A value that the script has measured.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
-    /// Its name.
+    /// The name of the value, as chosen by the script.
     pub name: String,
-    /// Its value: seconds of the guest's time, or whatever the script measured.
+    /// The value: seconds of the guest's time, or whatever else the script measured.
     pub value: f64,
     /// The requests that the kernel sent to the first disk in that time, if the script had them counted.
     #[serde(flatten)]
@@ -230,9 +231,9 @@ pub struct Measured {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "KernelRequests")]
 pub struct Requests {
-    /// Reads completed.
+    /// The number of reads that the first drive completed during the measurement.
     pub reads: u64,
-    /// Writes completed.
+    /// The number of writes that the first drive completed during the measurement.
     pub writes: u64,
 }
 
@@ -256,19 +257,19 @@ impl Measured {
 pub struct Spent {
     /// The number of system calls and page faults.
     pub stops: u64,
-    /// The number of clock readings.
+    /// The number of times that the guest's kernel read the clock.
     pub clock_reads: u64,
-    /// The number of notifications of drives.
+    /// The number of times that the guest notified a drive of requests.
     pub kicks: u64,
     /// The number of messages between the clock and the drives.
     pub exchanges: u64,
     /// The number of times that the guest was idle.
     pub sleeps: u64,
-    /// The time that it was idle, in nanoseconds.
+    /// The time that the guest was idle, in nanoseconds.
     #[serde(rename = "slept_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub slept: Duration,
-    /// The number of timer ticks given to a kernel that was spinning.
+    /// The number of timer ticks given to the guest's kernel while it was spinning.
     pub ticks: u64,
     /// The number of timer ticks whose time depended on the host. If it is not 0, the run is not exactly
     /// repeatable.
@@ -280,8 +281,8 @@ pub struct Spent {
     pub computed: Duration,
     /// Whether the host may load the guest's kernel at different addresses in each run.
     pub random_addresses: bool,
-    /// A digest of every event of the guest's kernel with its time. Equal for runs that are equal in every
-    /// respect.
+    /// A digest of all events of the guest's kernel and their times; runs that are equal in every respect
+    /// have equal digests.
     #[serde(serialize_with = "hexadecimal")]
     #[schemars(with = "String")]
     pub digest: u64,
@@ -325,23 +326,25 @@ pub struct Ended {
     /// The exit status of the command.
     #[serde(skip)]
     pub status: i32,
-    /// Whether it ended because the power was cut.
+    /// Whether the run ended because the power was cut.
     pub cut: bool,
-    /// The script's measurements, in order.
+    /// The script's measurements, in the order in which it made them.
     pub measures: Vec<Measured>,
-    /// The output that was kept: standard output followed by standard error.
+    /// The command's standard output, followed by its standard error; of each, only about the first 4 MiB are
+    /// kept.
     pub output: String,
     /// The time from power-on to power-off on the guest's clock, in nanoseconds.
     #[serde(rename = "guest_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub guest: Duration,
-    /// The same time on this machine's clock, in nanoseconds.
+    /// The time from power-on to power-off on this machine's clock, in nanoseconds.
     #[serde(rename = "host_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub host: Duration,
     /// The number of requests to all drives.
     pub requests: u64,
-    /// A fingerprint of all requests with their times. Equal for equal runs.
+    /// A fingerprint of all requests and their times. Runs with equal requests and times have equal
+    /// fingerprints.
     #[serde(serialize_with = "hexadecimal")]
     #[schemars(with = "String")]
     pub fingerprint: u64,

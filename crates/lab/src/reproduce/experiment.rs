@@ -52,9 +52,9 @@ pub struct Source {
     pub author: Option<String>,
     /// The year of publication.
     pub year: u16,
-    /// The title.
+    /// The title of the publication.
     pub title: String,
-    /// Where it can be read.
+    /// The web address of the publication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
@@ -65,7 +65,7 @@ pub struct Source {
 pub struct Step {
     /// A short name, unique in the experiment.
     pub name: String,
-    /// A one-line description.
+    /// A one-line description of the step.
     pub title: String,
     /// How the step differs from the publication, one sentence per difference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,10 +94,10 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// The drive got the program's own requests: a raw device of FreeBSD, or O_DIRECT.
+    /// The program's own requests reached the drive, through a raw device of FreeBSD or with O_DIRECT.
     #[default]
     Raw,
-    /// Linux's page cache was between them. It may have sent different requests than the program's.
+    /// The requests went through Linux's page cache, which may have sent different ones to the drive.
     PageCache,
 }
 
@@ -110,7 +110,8 @@ pub struct Arm {
     /// Whether the other arms are compared with this one; true for at most one arm per step.
     #[serde(default)]
     pub aligned: bool,
-    /// Offsets in bytes from the workload's start. If there are several, the mean of their runs is used.
+    /// The offsets in bytes from the workload's start. If there are several, the mean over their runs is
+    /// used.
     #[serde(rename(serialize = "offsets_bytes"))]
     pub offsets: Vec<u64>,
     /// Published figures, at most one per measure.
@@ -128,13 +129,13 @@ pub struct Published {
     pub measure: Measure,
     /// The figure, or the middle of the range.
     pub value: f64,
-    /// The lower end, if a range was published.
+    /// The lower end of the published range; absent if a single figure was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The upper end, if a range was published.
+    /// The upper end of the published range; absent if a single figure was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// Background on this figure.
+    /// Background on the published figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -148,7 +149,8 @@ pub enum Measure {
     Elapsed,
     /// Requests per second.
     Iops,
-    /// Mean milliseconds per sync: of the flush, and of the writes that the page cache passes on at a sync.
+    /// Mean milliseconds per sync: the time of the flush and of the writes that the page cache sends at the
+    /// sync.
     SyncLatency,
 }
 

@@ -26,34 +26,34 @@ pub struct Fit {
     pub drive: String,
     /// Manufacturer, model and size.
     pub title: String,
-    /// The experiments with the published figures that the drive was fitted to.
+    /// The experiments to whose published figures the drive was fitted.
     pub experiments: Vec<String>,
     /// The fitted parameters; empty if the profile lists none.
     pub knobs: Vec<Fitted>,
     /// The published figures beside those of the model.
     pub figures: Vec<Figure>,
-    /// The largest error with the values of the profile.
+    /// The largest error of a figure or ratio with the profile's values, as a fraction of the published one.
     pub worst_before: f64,
-    /// The largest error with the fitted values.
+    /// The largest error of a figure or ratio with the fitted values, as a fraction of the published one.
     pub worst_after: f64,
-    /// The largest error with the fitted values as they are, or with each in turn lowered or raised by
-    /// `margin`; rounded up to half a percent.
+    /// The largest error with the fitted values, or with any one of them lowered or raised by `margin`,
+    /// rounded up to half a percent.
     pub worst_nearby: f64,
-    /// How far each value was varied, as a fraction of it.
+    /// How far each fitted value was lowered and raised for `worst_nearby`, as a fraction of the value.
     pub margin: f64,
-    /// The number of sets of values that were tried.
+    /// The number of combinations of values that were tried.
     pub evaluations: usize,
 }
 
-/// A knob and its values.
+/// A parameter of the drive and its values.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Knob")]
 pub struct Fitted {
-    /// The key in the profile, such as `write_cache.setup_us`.
+    /// The parameter's key in the profile, such as `write_cache.setup_us`.
     pub path: String,
-    /// The smallest value allowed.
+    /// The smallest value that the fit may choose.
     pub low: f64,
-    /// The largest value allowed.
+    /// The largest value that the fit may choose.
     pub high: f64,
     /// The value in the profile.
     pub before: f64,
@@ -64,25 +64,25 @@ pub struct Fitted {
 /// A published figure beside the model's.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: String,
     /// The title of the step.
     pub step: String,
-    /// The arm.
+    /// The name of the arm.
     pub arm: String,
     /// What was measured.
     pub measure: Measure,
-    /// Whether this is the figure itself or the ratio.
+    /// Whether the arm's figure itself is compared, or its ratio to the aligned arm's.
     pub quantity: Quantity,
     /// The published value.
     pub published: f64,
-    /// The model's value with the profile's numbers.
+    /// The model's value with the profile's parameters.
     pub before: f64,
-    /// The model's value with the fitted numbers.
+    /// The model's value with the fitted parameters.
     pub after: f64,
-    /// The error with the values of the profile.
+    /// The error of `before`, as a fraction of `published`.
     pub error_before: f64,
-    /// The error with the fitted values.
+    /// The error of `after`, as a fraction of `published`.
     pub error_after: f64,
 }
 

@@ -32,7 +32,7 @@ pub enum Origin {
 /// A published figure or ratio of a drive, and what the model gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: String,
     /// The drive, without options.
     pub drive: String,
@@ -44,39 +44,39 @@ pub struct Figure {
     pub ratios: Vec<(Option<RmwPolicy>, f64)>,
 }
 
-/// How well the policies match a drive.
+/// How well each read-modify-write policy matches the published figures of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Joint")]
 pub struct Joint {
     /// The name of the drive's profile.
     pub drive: String,
-    /// The experiments with its figures.
+    /// The experiments that published figures of the drive.
     pub experiments: Vec<String>,
-    /// The policy of its profile; absent if policies make no difference on it.
+    /// The policy of the drive's profile; absent if policies make no difference on this drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<RmwPolicy>,
-    /// The policy that matches all figures best; absent if policies make no difference.
+    /// The policy that matches all figures best; absent if policies make no difference on this drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<RmwPolicy>,
-    /// The number of published figures and ratios.
+    /// The number of published figures and ratios of the drive.
     pub figures: usize,
-    /// The number of those to which a number or the policy of the drive was fitted.
+    /// The number of `figures` to which a number or the policy of the drive was fitted.
     pub fitted: usize,
-    /// Each policy, the best first.
+    /// The score of each policy, the best first.
     pub policies: Vec<Score>,
-    /// For each experiment, the score of the policy that matches the other experiments best; empty if there
-    /// are no others.
+    /// For each experiment, the score on it of the policy that matches the other experiments best; empty if
+    /// there is only one experiment.
     pub left_out: Vec<LeftOut>,
 }
 
-/// How well a policy matches the figures.
+/// How well a policy matches the published figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Score {
-    /// The policy; absent if policies make no difference.
+    /// The name of the policy; absent if policies make no difference on the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RmwPolicy>,
-    /// The number of figures that were run with it. A policy that was run for fewer figures than another is
-    /// not chosen.
+    /// The number of figures that were run with the policy. A policy that was run for fewer figures than
+    /// another is not chosen.
     pub figures: usize,
     /// The number of figures whose error is at most 20 %.
     pub within_20_percent: usize,
@@ -84,14 +84,15 @@ pub struct Score {
     pub within_25_percent: usize,
     /// The number of predicted figures whose error is at most 20 %.
     pub predicted_within_20_percent: usize,
-    /// The largest ratio of a figure to the published one, or the inverse of the smallest if that is larger.
+    /// The largest ratio of a figure to the published one, or the inverse of the smallest ratio if that is
+    /// larger.
     pub worst_ratio: f64,
 }
 
-/// The score, on one experiment, of a policy that the others decided on.
+/// The score, on one experiment, of the policy that the drive's other experiments chose.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: String,
     /// The number of figures of the experiment.
     pub figures: usize,

@@ -26,7 +26,7 @@ pub fn open(
 /// One figure with each of the plausible policies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Band {
-    /// Each policy's figure.
+    /// The figure with each policy, by the name of the policy.
     #[serde(rename = "policies", serialize_with = "by_policy")]
     #[schemars(with = "BTreeMap<String, f64>")]
     pub values: Vec<(RmwPolicy, f64)>,

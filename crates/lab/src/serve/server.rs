@@ -81,10 +81,10 @@ pub struct Totals {
     /// The requests that were completed without an error.
     #[serde(flatten)]
     pub requests: Requests,
-    /// Requests that failed.
+    /// The number of requests that failed.
     #[serde(rename = "failed_requests")]
     pub failed: u64,
-    /// Clients that violated the protocol and were disconnected.
+    /// The number of clients that violated the protocol and were disconnected.
     #[serde(rename = "broken_clients")]
     pub broken: u64,
 }
@@ -108,20 +108,20 @@ pub struct Snapshot<'a> {
     #[serde(rename = "elapsed_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub elapsed: Duration,
-    /// The number of clients.
+    /// The number of clients that are connected.
     pub clients: usize,
-    /// The number of requests taken but not yet answered.
+    /// The number of requests received but not yet answered.
     pub outstanding: usize,
     /// Requests that were completed.
     #[serde(flatten)]
     pub totals: Totals,
-    /// How much later than the model's time replies were sent, in nanoseconds of real time; absent if there
-    /// were no replies, or if replies are not delayed.
+    /// How much later replies were sent than the model's completion times, in nanoseconds of real time;
+    /// absent if there were no replies, or if replies are not delayed.
     #[serde(skip_serializing_if = "Latency::is_empty")]
     pub lateness: &'a Latency,
     /// Counters from inside the drive.
     pub counters: &'a Counters,
-    /// Whether the power is off.
+    /// Whether the drive's power has been cut.
     #[serde(rename = "power_cut")]
     pub is_cut: bool,
 }

@@ -85,7 +85,7 @@ with_names! {
     }
 }
 
-/// What an area holds.
+/// The kind of content that an area holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub enum Content {

@@ -15,21 +15,21 @@ pub const MAX_DEPTH: usize = 12;
 /// The most layers that are listed on one drive.
 pub const MAX_LAYERS: usize = 4096;
 
-/// One layer.
+/// A layer: a RAID member, volume, container, nested partition table, file system or swap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Layer {
     /// What it is: the TYPE that blkid reports, if it has one; "LV" for a logical volume; "table" for a
     /// nested partition table.
     pub kind: Content,
-    /// Its name (label, VG/LV, array name); empty if it has none.
+    /// Its name (label, VG/LV, array name); absent if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its unique identifier without hyphens: the UUID of an array, a file system or a container in
-    /// hexadecimal digits, the UUID of a physical volume as LVM writes it, or a logical volume's preceded by
-    /// its group's. Empty if it has none, or if it is unknown.
+    /// hexadecimal digits, that of a physical volume as LVM writes it, or that of a logical volume after that
+    /// of its group. Absent if it has none, or if it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uuid: String,
-    /// Its bytes on the device directly below.
+    /// The bytes that it occupies on the device directly below.
     pub below: Span,
     /// The offset of its first byte on the drive; absent if that is on another disk.
     #[serde(rename = "offset_bytes", skip_serializing_if = "Option::is_none")]
@@ -37,9 +37,8 @@ pub struct Layer {
     /// The figures that are specific to its kind.
     #[serde(flatten)]
     pub facts: Facts,
-    /// The position of the space that it provides, on the device below and on the drive. Empty for layers
-    /// that provide none (file systems, swap) and for those whose space is elsewhere. JSON lists the first 64
-    /// runs.
+    /// The runs of bytes of the space that it provides, at most the first 64. Absent for layers that provide
+    /// none (file systems, swap) and for those whose space is elsewhere.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_runs")]
     pub space: Vec<Piece>,
     /// The logical sector size of the space that it provides, if the kernel reports it, or if other targets
@@ -135,19 +134,21 @@ pub enum Facts {
 /// A member of a Linux software RAID (drivers/md, mdadm super0.c and super1.c).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Md {
-    /// "0.90", "1.0", "1.1" or "1.2".
+    /// The version of the metadata: "0.90", "1.0", "1.1" or "1.2".
     #[serde(rename = "metadata_version")]
     pub version: &'static str,
-    /// 0, 1, 4, 5, 6, 10; -1 is linear, -4 multipath, -5 faulty.
+    /// The RAID level: 0, 1, 4, 5, 6 or 10; -1 is linear, -4 multipath, -5 faulty.
     pub level: i32,
-    /// The layout of parity or copies. For a RAID0, the order of its zones; 0 if that is not recorded.
+    /// The number of the parity or copy layout; for RAID 0, that of the layout of its zones, or 0 if none is
+    /// recorded.
     pub layout: u32,
-    /// How many bytes one member holds before the next one continues; zero if nothing is striped.
+    /// The number of bytes that the array stores on one member before it continues on the next; zero if
+    /// nothing is striped.
     #[serde(rename = "chunk_bytes")]
     pub chunk: ByteCount,
     /// The number of members, without spares.
     pub raid_disks: u32,
-    /// This member's index in the array; none if it is a spare or unknown.
+    /// This member's index in the array; absent if it is a spare, or if the index is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<u32>,
     /// Where the array's data starts on the member.
@@ -181,8 +182,8 @@ pub struct Pv {
     /// The size of an extent; zero for a PV in no volume group.
     #[serde(rename = "extent_bytes")]
     pub extent_size: ByteCount,
-    /// The size in bytes that it records (`pvs -o dev_size`), including everything that it lists; bytes after
-    /// that are not part of it. None if it records no size.
+    /// The size of the physical volume according to its metadata (`pvs -o dev_size`); bytes after it are not
+    /// part of the volume. Absent if none is recorded.
     #[serde(rename = "device_size_bytes", skip_serializing_if = "Option::is_none")]
     pub device_size: Option<ByteCount>,
 }
@@ -190,7 +191,7 @@ pub struct Pv {
 /// A logical volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Lv {
-    /// Its segments, in order of their start.
+    /// Its segments, in the order of their starts in the volume.
     pub segments: Vec<Segment>,
 }
 
@@ -202,13 +203,13 @@ pub struct Segment {
     pub span: Span,
     /// LVM's segment type ("striped", which is linear with a single stripe; "raid5", "thin", "thin-pool", …).
     pub kind: String,
-    /// The number of stripes or images.
+    /// The number of stripes, RAID images or mirrors.
     pub stripes: u32,
-    /// How many bytes of a stripe are on one disk; zero if nothing is striped.
+    /// The number of bytes of a stripe on one disk; zero if nothing is striped.
     #[serde(rename = "stripe_size_bytes")]
     pub stripe_size: ByteCount,
-    /// Where its data starts on this physical volume, from the PV's first byte; none if it has no data here, or
-    /// if its data is not contiguous.
+    /// Where its data starts on this physical volume, from the PV's first byte; absent if it has no data
+    /// here, or if its data is not contiguous.
     #[serde(rename = "pv_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub on_pv: Option<ByteOffset>,
 }
@@ -216,15 +217,16 @@ pub struct Segment {
 /// A LUKS container (LUKS1 and LUKS2 on-disk format specifications).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Luks {
-    /// 1 or 2.
+    /// The version of LUKS: 1 or 2.
     pub version: u16,
-    /// Where the encrypted payload starts; none if the header is detached.
+    /// Where the encrypted payload starts; absent if the header is detached.
     #[serde(rename = "payload_offset_bytes", skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteOffset>,
-    /// The size of an encryption sector; 512 for LUKS1.
+    /// The size of the sectors in which the payload is encrypted; 512 for LUKS1.
     #[serde(rename = "sector_bytes")]
     pub sector_size: ByteCount,
-    /// The payload's size, if the header records one; otherwise the payload extends to the end of the device.
+    /// The payload's size; absent if the header records none, so that the payload extends to the end of the
+    /// device.
     #[serde(rename = "payload_bytes", skip_serializing_if = "Option::is_none")]
     pub size: Option<ByteCount>,
     /// Whether the header describes a single payload and nothing else on the device: no dm-integrity tags,
@@ -265,23 +267,23 @@ pub struct Mapped {
 /// A file system, or swap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileSystem {
-    /// The block in which it allocates and mostly writes (the cluster of FAT, exFAT and NTFS); zero if it
-    /// records none (a ZFS spare).
+    /// The size of the block in which it allocates and mostly writes (the cluster of FAT, exFAT and NTFS);
+    /// zero if it records none (a ZFS spare).
     #[serde(rename = "block_bytes")]
     pub block: ByteCount,
     /// The smallest unit that it writes, if it has one besides the block (the sector of XFS, NTFS, FAT and
     /// exFAT).
     #[serde(rename = "sector_bytes", skip_serializing_if = "Option::is_none")]
     pub sector: Option<ByteCount>,
-    /// The smallest unit that its log writes, if recorded (XFS; the same as `sector` if the log has no
-    /// separate unit).
+    /// The smallest unit in which its log is written, if recorded (XFS; equal to `sector_bytes` if the log
+    /// has no unit of its own).
     #[serde(rename = "log_sector_bytes", skip_serializing_if = "Option::is_none")]
     pub log_sector: Option<ByteCount>,
-    /// A larger unit of allocation (ext4 bigalloc), or what its format calls a cluster, which then equals the
-    /// block (FAT, exFAT, NTFS).
+    /// A unit of allocation larger than the block (ext4 bigalloc), or what its format calls a cluster, which
+    /// is then the block itself (FAT, exFAT, NTFS).
     #[serde(rename = "cluster_bytes", skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ByteCount>,
-    /// The block of its own trees, if it differs (Btrfs node).
+    /// The size of the nodes of its trees, if they are not of the block size (Btrfs).
     #[serde(rename = "node_bytes", skip_serializing_if = "Option::is_none")]
     pub node: Option<ByteCount>,
     /// The unit in which it writes and frees space, if it is log-structured (F2FS and NILFS2 segments).
@@ -295,21 +297,22 @@ pub struct FileSystem {
     /// offset 0).
     #[serde(rename = "data_start_bytes", skip_serializing_if = "Option::is_none")]
     pub data_start: Option<ByteOffset>,
-    /// How many bytes of each stripe it assumes to be on one disk of an array (ext4 stride, XFS sunit).
+    /// The number of bytes of each stripe that it assumes to be on one disk of an array (ext4 stride, XFS
+    /// sunit).
     #[serde(rename = "stripe_unit_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe_unit: Option<ByteCount>,
-    /// How many bytes it assumes to be in a full stripe.
+    /// The number of bytes that it assumes to be in a full stripe.
     #[serde(rename = "stripe_width_bytes", skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<ByteCount>,
-    /// The exponent of its smallest write (ZFS).
+    /// The binary logarithm of its smallest write (ZFS): 12 for 4096 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ashift: Option<u32>,
-    /// The start on the drive that it records, in its own sectors (NTFS and FAT "hidden sectors", exFAT
-    /// partition offset); zero means unspecified.
+    /// The start of its partition on the drive, as it records it, in sectors of its own size (NTFS and FAT
+    /// "hidden sectors", exFAT partition offset); zero means unspecified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_sectors: Option<u64>,
-    /// The size in bytes that it records (ext, XFS, Btrfs, F2FS, NTFS, FAT, exFAT, swap); bytes after that
-    /// are not part of it. The copy of the boot sector that NTFS keeps after its end is not included.
+    /// The size that it records for itself (ext, XFS, Btrfs, F2FS, NTFS, FAT, exFAT, swap); bytes after it
+    /// are not part of it. It does not include the copy of the boot sector that NTFS keeps after its end.
     #[serde(rename = "recorded_bytes", skip_serializing_if = "Option::is_none")]
     pub extent: Option<ByteCount>,
     /// The offsets of copies of its boot sector (NTFS, FAT32). Those of NTFS may lie after its recorded size.

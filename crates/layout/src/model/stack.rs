@@ -27,15 +27,15 @@ pub enum TableKind {
     HybridMbr,
     /// An MBR ("dos") table.
     Mbr,
-    /// No table: a file system or other recognised content fills the medium.
+    /// No partition table: a file system or other recognised content fills the medium.
     Content(Content),
-    /// A partition table of another kind, with its name: blkid's PTTYPE. Its partitions are read only if it
-    /// is a BSD label.
+    /// A partition table of another kind, by the name that blkid gives it (PTTYPE). Its partitions are read
+    /// only if it is a BSD label.
     #[serde(rename = "other")]
     Foreign(&'static str),
-    /// Neither a table nor recognised content.
+    /// Neither a partition table nor recognised content.
     None,
-    /// The table could not be read; the kernel's own list of partitions is used instead.
+    /// The partition table could not be read; the kernel's list of partitions is used instead.
     Kernel,
 }
 
@@ -74,7 +74,7 @@ pub struct Attributes {
     /// GPT attribute bits; 0 elsewhere.
     #[serde(skip)]
     pub gpt: u64,
-    /// The partition's own GUID (GPT), as on disk; absent without a GPT.
+    /// The partition's unique GUID; absent without a GPT.
     #[serde(
         rename = "uuid",
         serialize_with = "types::optional_guid",
@@ -82,7 +82,8 @@ pub struct Attributes {
     )]
     #[schemars(with = "String")]
     pub guid: Option<[u8; 16]>,
-    /// The partition's name (GPT), decoded from UTF-16; invalid units are replaced.
+    /// The partition's name (GPT), decoded from UTF-16 with invalid code units replaced; absent if it has
+    /// none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The MBR "active" flag.
@@ -98,10 +99,10 @@ const READ_ONLY: u64 = 1 << 60;
 pub struct Partition {
     /// Its number, as in the device's name (`sda1` is 1). MBR logical partitions begin at 5.
     pub number: u32,
-    /// First block, in the table's block size.
+    /// The first block, in units of the table's block size.
     #[serde(rename = "start_lba")]
     pub start: Lba,
-    /// Number of blocks.
+    /// The number of blocks, in units of the table's block size.
     #[serde(rename = "sectors")]
     pub count: LbaCount,
     /// Its bytes.
@@ -116,10 +117,11 @@ pub struct Partition {
     /// The other fields of its entry.
     #[serde(flatten)]
     pub attributes: Attributes,
-    /// What its first bytes are recognised as.
+    /// The content recognised from its first bytes; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
-    /// The layers on it; none if they have not been read, or if nothing is recognised.
+    /// The layer on it, with the layers above that one; absent if they have not been read, or if nothing is
+    /// recognised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
     /// What else it contains; empty until the layers are read.

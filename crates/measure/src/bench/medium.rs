@@ -25,19 +25,19 @@ const STEADY: f64 = 0.05;
 /// The fraction of its writes above which a run has ended in a buffer.
 const ABSORBED: f64 = 0.5;
 
-/// How far the writes of a run got.
+/// Whether the writes of a run reached the medium or only a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Reached {
-    /// A buffer: the medium took less than half of the writes.
+    /// Only a buffer: less than half of the writes reached the medium.
     Buffer,
-    /// The medium, but the buffer was filling, or the bytes written to the medium per host byte differed
-    /// between the two halves of the run.
+    /// The medium, but not a steady state: the buffer was still filling, or the bytes written to the medium
+    /// per host byte differed between the two halves of the run.
     Unsteady {
-        /// Bytes written to the medium per host byte, in the first half.
+        /// Bytes written to the medium per host byte, in the first half of the run.
         #[serde(rename = "first_write_amplification")]
         first: f64,
-        /// Bytes written to the medium per host byte, in the second half.
+        /// Bytes written to the medium per host byte, in the second half of the run.
         #[serde(rename = "second_write_amplification")]
         second: f64,
     },

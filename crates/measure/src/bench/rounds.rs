@@ -80,7 +80,7 @@ pub struct Turn {
     pub latencies: Vec<Nanos>,
 }
 
-/// Why no further round was started.
+/// Why no further round of turns was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {

@@ -357,16 +357,16 @@ pub enum Stop {
 /// The measurements of a run.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Samples {
-    /// The number of reads or writes done.
+    /// The number of reads or writes completed.
     pub requests: u64,
     /// The number of bytes read or written.
     pub bytes: u64,
-    /// The number of flushes done.
+    /// The number of flushes completed.
     pub flushes: u64,
     /// The time from the first submission to the last completion, in nanoseconds.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Why it ended.
+    /// Why the run ended.
     pub stop: Stop,
     /// The latency of each request, from its submission to its completion or, if each write is flushed, to the
     /// completion of the flush.
@@ -378,7 +378,8 @@ pub struct Samples {
     /// batches.
     #[serde(skip)]
     pub relative_error: Option<f64>,
-    /// How far the writes got; absent if this is unknown (real targets), or if nothing was written.
+    /// Whether the writes reached the medium; absent if this is unknown (real targets), or if nothing was
+    /// written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
     /// Counters from inside the drive; absent if it has none.

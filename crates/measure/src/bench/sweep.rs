@@ -74,7 +74,7 @@ pub struct Sweep {
 /// The time per request of an arm relative to another's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Ratio {
-    /// The time per request relative to the best offset.
+    /// The time per request relative to that at the best offset.
     #[serde(rename = "ratio")]
     pub value: f64,
     /// Its 95 % interval; absent if unknown.
@@ -253,10 +253,10 @@ pub struct Interval {
     /// The best estimate.
     #[serde(skip)]
     pub value: f64,
-    /// The lowest value that the data do not contradict.
+    /// The lower end of the 95 % confidence interval of `ratio`.
     #[serde(rename = "ratio_low")]
     pub low: f64,
-    /// The highest value that the data do not contradict.
+    /// The upper end of the 95 % confidence interval of `ratio`.
     #[serde(rename = "ratio_high")]
     pub high: f64,
 }

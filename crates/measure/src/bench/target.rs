@@ -9,14 +9,14 @@ use straddle_drive::{Drive, Profile};
 use straddle_units::io::{Completion, Counters, Nanos, Operation, Refusal, Request, Time};
 use straddle_units::{ByteCount, Span};
 
-/// The description of a target, for users and reports.
+/// The description of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Description {
     /// The target as named on the command line: `drive:wd10ears,jumper=on`, `/dev/sdb`.
     pub name: String,
     /// Manufacturer, model and size.
     pub title: String,
-    /// The clock of all times.
+    /// The clock by which all times were measured.
     pub clock: Clock,
 }
 
@@ -24,7 +24,7 @@ pub struct Description {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// A model's clock: every figure was computed by the model.
+    /// The clock of a modelled drive: every figure was computed by the model.
     Virtual,
     /// The wall clock: every figure was measured.
     Wall,

@@ -12,11 +12,11 @@ use crate::probe::sustained::Sustained;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// It cannot be determined.
+    /// The value cannot be determined.
     None,
-    /// The evidence points to it.
+    /// The evidence points to the value.
     Low,
-    /// Without it, the evidence would be surprising.
+    /// The evidence would be surprising if the value were wrong.
     Medium,
     /// Independent tests agree, and each result is almost impossible by chance.
     High,
@@ -26,7 +26,7 @@ pub enum Confidence {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Finding<T> {
-    /// The result; absent if it cannot be determined.
+    /// The value found; absent if it cannot be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<T>,
     /// How certain the value is.
@@ -49,14 +49,14 @@ impl<T> Finding<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rotation {
-    /// It rotates, with this period in nanoseconds.
+    /// The medium rotates, with this period in nanoseconds.
     #[serde(rename = "period_ns")]
     Period(Nanos),
-    /// It does not rotate.
+    /// The medium does not rotate.
     None,
 }
 
-/// Where the data of a completed write is, and what a flush does.
+/// Whether a completed write is on the medium or in a cache, and what a flush does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteCache {
@@ -77,11 +77,11 @@ pub enum Rmw {
     None,
     /// The read-modify-write is part of each write, and the host waits for it.
     Immediate,
-    /// The read-modify-write follows when the cache is emptied.
+    /// The read-modify-write is done later, when the cache is emptied.
     Deferred,
 }
 
-/// What partly written units cost, measured by durable writes.
+/// The cost of partly written units, measured by durable writes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RmwCost {
     /// When the read-modify-write is done.
@@ -97,7 +97,7 @@ pub struct RmwCost {
 /// What the drive reports. A value that it does not report is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Claims {
-    /// The physical sector; for an SSD the preferred minimum write.
+    /// The size of the physical sector; for an SSD, of the preferred minimum write.
     #[serde(rename = "unit_bytes", skip_serializing_if = "Option::is_none")]
     pub unit: Option<ByteCount>,
     /// The offset of the first unit boundary.
@@ -121,23 +121,23 @@ pub struct Report {
     pub written: u64,
     /// The number of requests sent.
     pub requests: u64,
-    /// The duration on the target's clock, in nanoseconds.
+    /// The duration of the probe on the target's clock, in nanoseconds.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// The smallest unit that is written without being read first, and where units begin.
     pub unit: Finding<Boundary>,
     /// Whether the medium rotates, and how fast.
     pub rotation: Finding<Rotation>,
-    /// The write cache.
+    /// Whether writes and flushes wait for the medium.
     #[serde(rename = "write_cache")]
     pub cache: Finding<WriteCache>,
     /// The cost of partly written units.
     pub rmw: Finding<RmwCost>,
-    /// How long a partly written unit waits for the rest before it is completed by reading, in seconds; zero
-    /// if it does not wait.
+    /// How long, in seconds, the drive waits for the rest of a partly written unit before reading that rest
+    /// from the medium; zero if it does not wait.
     #[serde(rename = "merge_window_seconds")]
     pub merge: Finding<f64>,
-    /// The number of unflushed writes to different units that the cache takes before writes become slow.
+    /// The number of unflushed writes to different units that the cache holds before writes become slow.
     #[serde(rename = "cached_writes")]
     pub depth: Finding<u64>,
     /// The phase scans.

@@ -32,16 +32,16 @@ const REVERSED: f64 = -1.0;
 /// Below this after two checks, more writes are not expected to help.
 const HOPELESS: f64 = 1.5;
 
-/// The times of durable writes of one size at each phase.
+/// The times of durable writes of one size at each phase (the offset modulo the size).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseScan {
     /// The size of each write in bytes.
     #[serde(rename = "size_bytes")]
     pub size: u64,
-    /// Distance between phases in bytes: the logical sector.
+    /// The distance between phases in bytes: the logical sector size.
     #[serde(rename = "step_bytes")]
     pub step: u64,
-    /// The duration of each write in seconds, by phase.
+    /// For each phase, the durations of its writes in seconds.
     #[serde(rename = "write_seconds")]
     pub times: Vec<Vec<f64>>,
 }

@@ -15,13 +15,13 @@ use super::Plan;
 use crate::error::PlanError;
 use crate::kinds;
 
-/// A table's format.
+/// The format of a partition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// GUID partition table.
+    /// A GUID partition table.
     Gpt,
-    /// Master boot record, "dos".
+    /// A partition table in a master boot record ("dos").
     Mbr,
 }
 
@@ -40,11 +40,11 @@ impl fmt::Display for Format {
 pub enum Slot {
     /// An entry of the table itself.
     Primary,
-    /// The container of logical partitions.
+    /// The extended partition, which contains the logical ones.
     Extended,
     /// A logical partition.
     Logical {
-        /// The sector of its extended boot record.
+        /// The sector of the logical partition's extended boot record.
         #[serde(rename = "ebr_lba")]
         ebr: Lba,
     },
@@ -64,43 +64,43 @@ impl From<Slot> for Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// It is unchanged: its entry keeps every bit.
+    /// The partition is unchanged: its entry keeps every bit.
     Kept,
-    /// It is new.
+    /// The partition is new.
     New,
-    /// It keeps its start and ends later.
+    /// The partition keeps its start and ends later.
     Grown {
-        /// Its former number of sectors.
+        /// The partition's former number of sectors.
         #[serde(rename = "from_sectors")]
         from: LbaCount,
     },
-    /// Its data is moved: only the position and size in its entry change.
+    /// The partition's data moves, and only the position and size in its entry change.
     Moved {
-        /// Its former first sector.
+        /// The partition's former first sector.
         #[serde(rename = "from_lba")]
         from: Lba,
-        /// Its former number of sectors.
+        /// The partition's former number of sectors.
         #[serde(rename = "from_sectors")]
         sectors: LbaCount,
     },
 }
 
-/// A partition of the table.
+/// A partition in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Partition")]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its number.
     pub number: u32,
-    /// First sector.
+    /// The first sector, counted in logical sectors.
     #[serde(rename = "start_lba")]
     pub start: Lba,
-    /// Number of sectors.
+    /// The number of logical sectors.
     pub sectors: LbaCount,
     /// Its role in the table.
     #[serde(rename = "role")]
     pub slot: Slot,
-    /// A GUID in capitals, or an MBR type in hexadecimal digits.
+    /// The partition's type: a GUID in capitals, or an MBR type in hexadecimal digits.
     #[serde(rename = "type")]
     pub kind: String,
     /// Its unique GUID (GPT).
@@ -115,12 +115,12 @@ pub struct Entry {
     /// Its active flag (MBR).
     #[serde(default)]
     pub bootable: bool,
-    /// What happens to it.
+    /// What happens to the partition.
     pub change: Change,
-    /// The file system that is to be created in it.
+    /// The file system to create in the partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs: Option<String>,
-    /// Why it starts there.
+    /// Why the partition starts where it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
 }
@@ -181,7 +181,7 @@ pub(crate) fn last_of(start: Lba, sectors: LbaCount) -> Lba {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its format.
+    /// The format of the table.
     pub format: Format,
     /// The disk's identifier: a GUID, or eight hexadecimal digits.
     pub id: String,
@@ -191,9 +191,9 @@ pub struct Table {
     /// The last sector that partitions may use.
     #[serde(rename = "last_usable_lba")]
     pub last_usable: Lba,
-    /// Number of entries in the array of a GPT; 0 for an MBR.
+    /// The number of entries in the array of a GPT; 0 for an MBR.
     pub entries: u32,
-    /// The partitions, by number.
+    /// The partitions, in order of number.
     pub partitions: Vec<Entry>,
 }
 

@@ -27,42 +27,43 @@ pub enum Reference {
         /// The recorded start, in sectors of the file system.
         #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// The value required after the move; absent if it is not a multiple of its sector or does not fit.
+        /// The start to record after the move; absent if it is not a whole number of sectors, or does not fit
+        /// the field.
         #[serde(default, rename = "correct_sectors", skip_serializing_if = "Option::is_none")]
         correct: Option<u64>,
-        /// The sector of the file system.
+        /// The sector size of the file system.
         #[serde(rename = "sector_bytes")]
         sector: ByteCount,
-        /// The positions of copies of the boot sector in the partition.
+        /// The offsets, in the partition, of copies of the boot sector.
         #[serde(default, rename = "copies_bytes", skip_serializing_if = "Vec::is_empty")]
         copies: Vec<ByteOffset>,
     },
-    /// The MBR's boot code starts this partition: its own boot loader may list sectors of the disk.
+    /// The MBR's boot code starts the boot loader in this partition, which may list sectors of the disk.
     ActivePartition,
     /// Windows finds its volumes on an MBR disk by the disk's identifier and the byte where they start: drive
     /// letters (`MountedDevices`) and the boot configuration (BCD) record both.
     WindowsVolume,
-    /// The BIOS boot partition, whose boot code is not understood.
+    /// This is the BIOS boot partition, and straddle does not understand its boot code.
     BiosBoot,
-    /// GRUB's core image is in this partition, and all boot code that lists its sectors is understood.
+    /// GRUB's core image is in this partition, and straddle understands all boot code that lists its sectors.
     Grub {
         /// Whether the boot image is in the partition's first sector rather than the disk's.
         in_partition: bool,
-        /// Where the core image is in the partition.
+        /// The offset of the core image in the partition.
         #[serde(rename = "core_bytes")]
         core: ByteOffset,
-        /// The first sector of the core image on the disk (512 bytes, like all sectors here).
+        /// The first sector of the core image on the disk before the move, in sectors of 512 bytes.
         #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// The value after the move.
+        /// The first sector of the core image on the disk after the move, in sectors of 512 bytes.
         #[serde(rename = "correct_sectors")]
         correct: u64,
-        /// The first sector of each piece of the rest of the core image, before the move.
+        /// The first sector of each further piece of the core image before the move, in sectors of 512 bytes.
         #[serde(rename = "pieces_sectors")]
         pieces: Vec<u64>,
     },
-    /// GRUB's boot code lists sectors of this partition, and is of a version that is not understood, or lists
-    /// sectors elsewhere as well.
+    /// GRUB's boot code lists sectors of this partition, but is of an unknown version, or also lists sectors
+    /// elsewhere.
     GrubElsewhere,
     /// LILO lists the sectors of kernels, which may be in this partition.
     Lilo,
@@ -71,7 +72,7 @@ pub enum Reference {
         /// The recorded start, in sectors of 512 bytes.
         #[serde(rename = "recorded_sectors")]
         recorded: u64,
-        /// The value required after the move; absent if it does not fit.
+        /// The start to record after the move, in sectors of 512 bytes; absent if it does not fit the field.
         #[serde(default, rename = "correct_sectors", skip_serializing_if = "Option::is_none")]
         correct: Option<u64>,
     },
@@ -80,9 +81,10 @@ pub enum Reference {
     /// Swap space: the kernel's command line may contain `resume_offset`, or identify the device by its
     /// start.
     Swap,
-    /// The image of a hibernated system, which would resume with the old positions in memory.
+    /// The partition holds the image of a hibernated system, which would resume with the old positions in
+    /// memory.
     Hibernation,
-    /// F2FS aligns its zones to boundaries of the disk, at the position where it was created.
+    /// F2FS has aligned its zones to boundaries of the disk at the position where it was created.
     Zones,
 }
 

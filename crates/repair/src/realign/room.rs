@@ -38,17 +38,16 @@ const GUARD: usize = 8400;
 /// The old and the new extended boot record of a logical partition.
 const RECORDS: usize = 2 * (GUARD + (4 << 10));
 
-/// Where the journal of the moves can be.
+/// Where the journal of the moves can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Journal {
     /// In these unallocated bytes of the disk.
     #[serde(rename = "unallocated")]
     Inside(Span),
-    /// In a file of this size on another disk (`straddle apply --journal FILE`), because the disk itself has
-    /// no room.
+    /// In a file on another disk (`straddle apply --journal FILE`), because the disk itself has no room.
     #[serde(rename = "file")]
     Elsewhere {
-        /// The size of the journal.
+        /// The size of the journal in bytes.
         #[serde(rename = "size_bytes")]
         needed: ByteCount,
     },

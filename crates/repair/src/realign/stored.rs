@@ -19,23 +19,23 @@ pub struct Realign(pub(super) Stored);
 #[schemars(rename = "Realign", title = "straddle realign")]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// The new table, which is written after all data has been moved.
+    /// The new partition table, which is written after all data has been moved.
     pub plan: Plan,
     /// The moves, in the order in which they are made.
     pub moves: Vec<Move>,
-    /// The physical sector size used for the moves.
+    /// The physical sectors assumed for the moves.
     #[serde(rename = "physical_sector")]
     pub blocks: Boundary,
-    /// The number of bytes that move at a time.
+    /// The number of bytes that are moved at a time.
     #[serde(rename = "window_bytes")]
     pub window: ByteCount,
-    /// Where the journal can be.
+    /// Where the journal of the moves can be kept.
     pub journal: Journal,
-    /// References to the old positions, with the number of the partition.
+    /// References to the old positions of partitions, each with the number of the partition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<(u32, Reference)>,
-    /// The partitions whose starts align the data of a layer in them: the number, and the offset of the data
-    /// in bytes.
+    /// The partitions that are placed so that the data of a layer in them is aligned: the number of each, and
+    /// the offset of that data in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anchors: Vec<(u32, ByteCount)>,
     /// Whether data outside partitions and known contents may be overwritten.

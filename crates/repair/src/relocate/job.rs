@@ -17,11 +17,11 @@ const LARGEST_BLOCK: u64 = MIB;
 /// Sums of a few offsets stay within 64 bits.
 const LARGEST_DISK: u64 = 1 << 62;
 
-/// A move of the bytes `from` to byte `to` of the same disk. The two may overlap.
+/// Bytes that are moved or copied to another position. On the same disk, the two ranges may overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
-    /// The bytes that move.
+    /// The bytes to move or copy.
     pub from: Span,
     /// The new position of the first byte.
     #[serde(rename = "to_bytes")]

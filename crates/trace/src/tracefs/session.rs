@@ -40,11 +40,11 @@ pub struct Options {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "RecordingEnd")]
 pub enum Why {
-    /// Its time limit was reached.
+    /// The time limit was reached.
     Time,
-    /// It was stopped.
+    /// The recording was stopped.
     Stopped,
-    /// The device is gone.
+    /// The device was removed.
     Gone,
 }
 
@@ -62,14 +62,14 @@ pub struct Progress<'a> {
 /// A recording that ended.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Ended {
-    /// Why it ended.
+    /// Why the recording ended.
     #[serde(rename = "ended")]
     pub why: Why,
     /// The duration of the recording, in nanoseconds.
     #[serde(rename = "elapsed_ns", serialize_with = "nanos")]
     #[schemars(with = "Nanos")]
     pub elapsed: Duration,
-    /// Events that did not fit in the kernel's buffers, and so are not in the file.
+    /// The number of events that did not fit in the kernel's buffers, and so are missing from the file.
     #[serde(rename = "lost_events")]
     pub lost: u64,
 }

@@ -16,17 +16,17 @@ pub struct Counters {
     pub host_flushes: u64,
     /// Discard commands completed.
     pub host_discards: u64,
-    /// Bytes the host read.
+    /// Bytes read by the host.
     pub host_read_bytes: u64,
-    /// Bytes the host wrote.
+    /// Bytes written by the host.
     pub host_write_bytes: u64,
-    /// Bytes read from platters or flash, of which `rmw_read_bytes` and read-ahead are part.
+    /// Bytes read from platters or flash, including read-ahead and `rmw_read_bytes`.
     pub media_read_bytes: u64,
     /// Bytes written to platters or flash.
     pub media_write_bytes: u64,
     /// Physical sectors (or indirection units) that had to be read because they were only partly written.
     pub rmw_reads: u64,
-    /// Bytes read for `rmw_reads`, part of `media_read_bytes`.
+    /// Bytes read in `rmw_reads`; they are included in `media_read_bytes`.
     pub rmw_read_bytes: u64,
     /// Reads answered from the cache or from a read-ahead in progress.
     pub cache_hits: u64,
@@ -36,7 +36,7 @@ pub struct Counters {
     pub destages: u64,
     /// Arm movements other than to the adjacent track.
     pub seeks: u64,
-    /// Nanoseconds spent in `seeks`.
+    /// Nanoseconds spent on the movements counted in `seeks`.
     #[serde(rename = "seek_ns")]
     pub seek_time: u64,
     /// Nanoseconds spent waiting for a sector to rotate under the head.
@@ -45,11 +45,11 @@ pub struct Counters {
     /// Nanoseconds per revolution; zero if nothing rotates.
     #[serde(rename = "revolution_ns")]
     pub revolution: u64,
-    /// Bytes written for the host's data, in whole indirection units.
+    /// Bytes written to flash to store the host's data, in whole indirection units.
     pub unit_write_bytes: u64,
     /// Bytes moved by garbage collection.
     pub gc_write_bytes: u64,
-    /// Erased flash blocks.
+    /// Flash blocks erased.
     pub erases: u64,
 }
 
@@ -116,17 +116,17 @@ impl Counters {
 /// Requests by kind, with their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Requests {
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes, including those of zeroes.
+    /// The number of writes, including writes of zeroes.
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Flushes.
+    /// The number of flushes.
     pub flushes: u64,
-    /// Discards.
+    /// The number of discards.
     pub discards: u64,
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Significant digits kept by the histogram: percentiles are exact to a thousandth.
 const DIGITS: u8 = 3;
 
-/// The latencies of many requests.
+/// A summary of the latencies of requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(into = "Summary")]
 #[schemars(with = "Summary")]
@@ -25,12 +25,19 @@ pub struct Latency {
 struct Summary {
     /// The number of requests.
     requests: u64,
+    /// The mean, in nanoseconds.
     mean_ns: Nanos,
+    /// The shortest latency, in nanoseconds.
     min_ns: Nanos,
+    /// The median, in nanoseconds.
     p50_ns: Nanos,
+    /// The 90th percentile, in nanoseconds.
     p90_ns: Nanos,
+    /// The 99th percentile, in nanoseconds.
     p99_ns: Nanos,
+    /// The 99.9th percentile, in nanoseconds.
     p999_ns: Nanos,
+    /// The longest latency, in nanoseconds.
     max_ns: Nanos,
 }
 

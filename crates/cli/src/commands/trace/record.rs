@@ -124,7 +124,7 @@ impl Drop for Line {
 pub(crate) struct RecordReport<'a> {
     #[serde(flatten)]
     recorded: &'a Recorded,
-    /// The file of the recording.
+    /// The file to which the recording was written.
     file: String,
     #[serde(flatten)]
     ended: &'a Ended,

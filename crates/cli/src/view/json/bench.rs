@@ -12,16 +12,17 @@ use straddle_units::Span;
 /// What `straddle bench --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct BenchReport<'a> {
-    /// What was measured.
+    /// The target that was measured.
     target: Target<'a>,
     /// The workload that was run.
     workload: WorkloadReport,
     /// The time between the completion of a request and the next submission, in nanoseconds.
     host_overhead_ns: u64,
-    /// The number of warm-up runs at each offset or, with turns, of warm-up rounds. They are not counted.
+    /// The number of warm-up runs at each offset or, with turns, of warm-up rounds. Their results are
+    /// discarded.
     warmups: u32,
-    /// The bytes written beforehand at each offset to fill the buffer of a modelled SSD. They are not counted;
-    /// absent if the buffer was not filled.
+    /// The number of bytes written before each run to fill the buffer of a modelled SSD, not included in any
+    /// result; absent if the buffer was not filled.
     #[serde(skip_serializing_if = "Option::is_none")]
     warmup_bytes: Option<u64>,
     /// One run for each offset, in the order of the offsets.
@@ -33,14 +34,14 @@ pub(crate) struct BenchReport<'a> {
     /// Whether the offset affects the time; false if the best and the worst offset differ by at most 1 %, or by
     /// no more than the statistical error (3 standard errors or, with turns, the confidence intervals).
     differs: bool,
-    /// The range of the time per request at the worst offset relative to the best (or at the second offset
-    /// relative to the first, if no offset matters) over the plausible firmware of a modelled disk; absent if
-    /// the firmware makes no difference.
+    /// The range, over the plausible firmware of a modelled disk, of the ratio of the time per request at the
+    /// worst offset to that at the best (at the second to that at the first, if `differs` is false); absent
+    /// if the firmware makes no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     firmware_range: Option<FirmwareRange>,
-    /// All offsets that do not differ significantly from the best, in logical sectors.
+    /// All offsets whose time per request does not differ significantly from the least, in logical sectors.
     cheapest_offsets_sectors: Vec<u64>,
-    /// How the arms took turns; absent if each was run by itself.
+    /// How the arms took turns; absent if each was run once, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<&'a Turns<'a>>,
 }
@@ -52,24 +53,24 @@ pub(crate) struct Turns<'a> {
     pub(crate) rounds: usize,
     /// The number of requests in a turn.
     pub(crate) requests: u64,
-    /// Why no further round was begun.
+    /// Why no further round of turns was started.
     pub(crate) ended: Ended,
     /// The requested precision, as a fraction of each ratio.
     pub(crate) precision: f64,
     /// The seed for the order of turns and for all random offsets.
     pub(crate) seed: u64,
-    /// How data was transferred: "direct", past the page cache (`O_DIRECT`), or "buffered", through it.
+    /// How data was transferred: "direct" bypasses the page cache (`O_DIRECT`), "buffered" goes through it.
     #[schemars(with = "String")]
     pub(crate) io: Io,
     /// What happened to the previous contents of the target.
     pub(crate) contents: &'static str,
-    /// The areas of the target that were used.
+    /// The areas of the target that requests were sent to.
     pub(crate) areas: &'a [Span],
     /// Conditions under which the figures may be misleading.
     pub(crate) warnings: &'a [String],
 }
 
-/// A target.
+/// The target of a measurement.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Target<'a> {
     #[serde(flatten)]
@@ -96,7 +97,7 @@ pub(crate) struct WorkloadReport {
     size_bytes: u64,
     /// The position of offset 0 on the target, in bytes.
     start_bytes: u64,
-    /// The number of blocks that random requests chose from.
+    /// The number of blocks from which random requests were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<u64>,
     /// The number of requests outstanding at a time.
@@ -113,7 +114,7 @@ struct ArmReport<'a> {
     offset_sectors: u64,
     /// The offset in bytes.
     offset_bytes: u64,
-    /// The seed of its random numbers; absent if the workload has none.
+    /// The seed of the random offsets in this run; absent if the workload has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u32>,
     #[serde(flatten)]

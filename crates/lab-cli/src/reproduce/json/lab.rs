@@ -23,9 +23,10 @@ pub(super) struct LabStepReport<'a> {
     scale: u32,
     /// The positions of the partition.
     arms: Vec<LabArmReport<'a>>,
-    /// One guest for each variant, arm and repetition; empty if it was not run.
+    /// The runs, each in a guest of its own, for each variant, arm and repetition; empty if the step was not
+    /// run.
     cells: Vec<Placed<'a, &'a Cell>>,
-    /// The figures by measure, variant and arm; empty if it was not run.
+    /// The figures by measure, variant and arm; empty if the step was not run.
     figures: Vec<Placed<'a, FigureReport<'a>>>,
     /// Who read before partial writes of a block, by variant and arm. Only for steps whose programs do nothing
     /// but write directly to the drive or partition; empty if the step was not run.
@@ -46,11 +47,11 @@ struct LabArmReport<'a> {
     table: Option<&'static str>,
 }
 
-/// What was found with a variant on an arm.
+/// What was measured with a variant on an arm.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct Placed<'a, T> {
-    /// The variant; absent if there is only one.
+    /// The name of the variant; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<&'a str>,
     /// The name of the arm.
@@ -65,7 +66,7 @@ struct Placed<'a, T> {
 struct FigureReport<'a> {
     /// The name of the measure.
     measure: &'a str,
-    /// The mean in the unit of the measure.
+    /// The mean of the runs in the unit of the measure.
     value: f64,
     #[serde(flatten)]
     figure: &'a Figure,
@@ -76,13 +77,13 @@ struct FigureReport<'a> {
 struct Compared<'a> {
     /// The name of the measure.
     measure: &'a str,
-    /// The arm; absent for a ratio.
+    /// The name of the arm; absent for a ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     arm: Option<&'a str>,
-    /// The variant; absent if the figure is for all of them.
+    /// The name of the variant; absent if the figure is for all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<&'a str>,
-    /// A variant that the statistic leaves out.
+    /// The name of a variant that the statistic leaves out; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     without: Option<&'a str>,
     /// The unit of the figures; "times" for a ratio.
@@ -95,7 +96,7 @@ struct Compared<'a> {
     /// Whether the error is within the limit; absent if nothing is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
-    /// What the plausible read-modify-write policies give; absent if they were not run.
+    /// The figures that the plausible read-modify-write policies give; absent if they were not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     band: Option<BandReport>,
 }

@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 
 use super::builtin;
 
-/// A host: its values in the order in which they are applied.
+/// The settings that make a guest resemble a host of the experiment's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "LabHost")]
 pub struct Host {
-    /// The name of the preset that the values come from, if any.
+    /// The name of the preset from which the values come, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
-    /// The values.
+    /// The settings, in the order in which they are applied.
     pub settings: Vec<Setting>,
 }
 
-/// One value of a host.
+/// One setting with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "LabSetting")]
 pub struct Setting {
-    /// The setting.
+    /// The name of the setting.
     pub key: Key,
     /// The value as written to the guest's kernel.
     pub value: String,
-    /// Its source.
+    /// The source of the value.
     pub source: String,
 }
 
-/// A setting of the guest's kernel. Settings are applied in this order, because a scheduler brings its own
-/// number of requests.
+/// A setting of the guest's kernel. Settings are applied in this order, because setting the scheduler changes
+/// the number of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "HostKey")]
 #[serde(rename_all = "snake_case")]
@@ -41,17 +41,17 @@ pub enum Key {
     Scheduler,
     /// The number of requests that the kernel queues for the drive.
     NrRequests,
-    /// The largest request, in KiB.
+    /// The size of the largest request, in KiB.
     MaxSectorsKb,
-    /// How far the kernel reads ahead, in KiB.
+    /// The largest read-ahead of the kernel, in KiB.
     ReadAheadKb,
-    /// The share of memory, in percent, at which a program that writes has to wait.
+    /// The percentage of memory filled with unwritten data at which a program that writes has to wait.
     DirtyRatio,
-    /// The share of memory, in percent, at which the kernel begins to write.
+    /// The percentage of memory filled with unwritten data at which the kernel begins to write it out.
     DirtyBackgroundRatio,
-    /// The number of requests outstanding at the drive at a time.
+    /// The maximum number of requests outstanding at the drive at a time.
     QueueDepth,
-    /// Whether the kernel has the drive flush its cache: 0 or 1.
+    /// Whether the kernel sends flushes to the drive: 0 or 1.
     Flushes,
     /// Whether ext3 and ReiserFS flush the drive's cache with each commit: 0 or 1.
     Barriers,

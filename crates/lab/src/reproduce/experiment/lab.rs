@@ -14,9 +14,9 @@ pub const SECTOR: u64 = 512;
 pub struct LabStep {
     /// A short name, unique in the experiment.
     pub name: String,
-    /// A one-line description.
+    /// A one-line description of the step.
     pub title: String,
-    /// Background that a reader should know, in sentences.
+    /// Background on the step, in sentences; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// How the step differs from the publication, one sentence per difference.
@@ -43,13 +43,13 @@ pub struct LabStep {
     /// What the script finds in its input folder.
     #[serde(skip)]
     pub input: Option<Input>,
-    /// Bytes of the guest's memory.
+    /// The size of the guest's memory in bytes.
     #[serde(rename = "memory_bytes")]
     pub memory: u64,
     /// The settings that make the guest resemble a host of that time.
     #[serde(skip_serializing_if = "Host::is_empty")]
     pub host: Host,
-    /// Runs of each cell, unless the user requests another number.
+    /// The number of runs of each cell, unless the user requests another number.
     pub runs: u32,
     /// The table that lists the partition.
     #[serde(skip)]
@@ -57,7 +57,7 @@ pub struct LabStep {
     /// The divisor by which the script shortens its longest parts: 10 means a tenth of their length.
     #[serde(skip)]
     pub scale: u32,
-    /// What the script measures, in order.
+    /// What the script measures, in the order of the measurements.
     pub measures: Vec<LabMeasure>,
     /// One or more arms; at most one of them is the aligned one.
     #[serde(skip)]
@@ -71,25 +71,25 @@ pub struct LabStep {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabMeasure {
-    /// The name that the script uses for it.
+    /// The name that the script uses for the quantity.
     pub name: String,
-    /// A one-line description.
+    /// A one-line description of the quantity.
     pub title: String,
-    /// Whether it mostly reads or writes, which decides the chart that shows it.
+    /// Whether the measured part mostly reads or writes, which decides the chart in which it is drawn.
     #[serde(default)]
     pub direction: Direction,
-    /// The unit in which the script's seconds are reported. The cost is always in seconds.
+    /// The unit in which the script's seconds are reported. Ratios of arms always compare the seconds.
     #[serde(default, rename(serialize = "measure"))]
     pub unit: Measure,
-    /// Whether the scale of the step shortens it. Its time is then reported for the full length.
+    /// Whether `scale` shortens this part of the script. Its time is then reported for the full length.
     #[serde(default)]
     pub scaled: bool,
     /// Whether only ratios of two arms can be compared with the published figures, because the amount of work
     /// is not known.
     #[serde(default)]
     pub ratio_only: bool,
-    /// Whether its program only writes, directly to the disk or partition. Each read that the kernel
-    /// counts in that time is then the first half of a read-modify-write by the kernel.
+    /// Whether the measured program only writes directly to the disk or partition, so that each read that the
+    /// kernel counts during this time is the first half of a read-modify-write by the kernel.
     #[serde(default)]
     pub raw: bool,
 }
@@ -98,10 +98,10 @@ pub struct LabMeasure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// To the drive.
+    /// To the drive (writes).
     #[default]
     Write,
-    /// From the drive.
+    /// From the drive (reads).
     Read,
 }
 
@@ -111,20 +111,20 @@ pub enum Direction {
 pub struct LabArm {
     /// A short name, unique in the step.
     pub name: String,
-    /// Whether the other arms are compared with this one.
+    /// Whether the other arms are compared with this one; true for at most one arm per step.
     #[serde(default)]
     pub aligned: bool,
-    /// The partition's first sector, in sectors of 512 bytes; none for a disk without a table.
+    /// The partition's first sector, in sectors of 512 bytes; absent for a disk without a partition table.
     #[serde(rename(serialize = "start_lba"), skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
-    /// The partition's last sector. If neither this nor `sectors` is specified, the partition takes the rest of
-    /// the disk.
+    /// The partition's last sector. If neither `end_lba` nor `sectors` is present, the partition takes the
+    /// rest of the disk.
     #[serde(rename(serialize = "end_lba"), skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
-    /// The partition's length in sectors, instead of its end.
+    /// The partition's length in sectors of 512 bytes, instead of `end_lba`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Arguments of the script after those of the step.
+    /// The arguments passed to the script after those of the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
 }
@@ -158,14 +158,14 @@ pub struct LabPublished {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistic {
-    /// Their mean.
+    /// The mean of the ratios.
     #[default]
     Mean,
-    /// The smallest.
+    /// The smallest ratio.
     Least,
-    /// The largest.
+    /// The largest ratio.
     Greatest,
-    /// Each of them; all have to lie in the published range.
+    /// Each ratio; all of them have to lie in the published range.
     Each,
 }
 

@@ -88,7 +88,7 @@ pub struct Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// The figure.
+    /// The figure itself.
     Figure,
     /// The cost relative to the aligned arm.
     Ratio,

@@ -23,15 +23,15 @@ pub struct Figure {
     /// Index of the arm.
     #[serde(skip)]
     pub arm: usize,
-    /// The mean of the runs in seconds; for a shortened part, scaled to the full length.
+    /// The mean time of the runs in seconds; for a shortened part, scaled to the full length.
     pub seconds: f64,
-    /// The smallest of the runs.
+    /// The shortest time of the runs.
     #[serde(rename = "least_seconds")]
     pub least: f64,
-    /// The largest of the runs.
+    /// The longest time of the runs.
     #[serde(rename = "greatest_seconds")]
     pub greatest: f64,
-    /// The ratio to the aligned arm's seconds; none for that arm itself.
+    /// `seconds` relative to the aligned arm's; absent for that arm itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
 }
@@ -48,7 +48,7 @@ pub struct Comparison {
     /// Index of the variant; `None` for all variants.
     #[serde(skip)]
     pub variant: Option<usize>,
-    /// Which statistic of the variants' ratios it is.
+    /// Which statistic of the variants' ratios was published.
     pub of: Statistic,
     /// Index of the variant that is left out.
     #[serde(skip)]
@@ -56,18 +56,19 @@ pub struct Comparison {
     /// The unit of a figure; `None` for a ratio.
     #[serde(skip)]
     pub unit: Option<Measure>,
-    /// This run's value, in the unit or as a ratio; none if a cell failed.
+    /// This run's value, in `unit` or as a ratio; absent if a cell failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
     /// The published value.
     pub published: f64,
-    /// The ends of the published range.
+    /// The ends of the published range; absent if a single figure was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
-    /// Background on this figure.
+    /// Background on the published figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The smallest and largest value of the runs, which differ only in their seeds; absent for one run.
+    /// The smallest and the largest value of the runs, which differ only in their seeds; absent if there was
+    /// only one run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<(f64, f64)>,
     /// How this run's value was obtained.
@@ -87,13 +88,13 @@ pub struct Readers {
     /// Index of the arm.
     #[serde(skip)]
     pub arm: usize,
-    /// Reads by the kernel while the program only wrote: the mean of the runs.
+    /// The number of reads by the kernel while the program only wrote (mean of the runs).
     #[serde(rename = "kernel_reads")]
     pub kernel: f64,
-    /// Writes that the kernel sent during that time.
+    /// The number of writes that the kernel sent during that time (mean of the runs).
     #[serde(rename = "kernel_writes")]
     pub writes: f64,
-    /// Physical sectors that the drive read by itself.
+    /// The number of physical sectors that the drive itself read for read-modify-writes (mean of the runs).
     #[serde(rename = "drive_reads")]
     pub drive: f64,
 }

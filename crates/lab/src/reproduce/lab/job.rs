@@ -41,7 +41,7 @@ pub struct JobDrive {
 pub struct Measured {
     /// What was timed, as named by the script.
     pub name: String,
-    /// Seconds on the guest's clock.
+    /// The time in seconds on the guest's clock.
     pub seconds: f64,
     /// The requests that the kernel sent to the first drive in that time, if the script had them counted.
     #[serde(flatten)]
@@ -60,19 +60,19 @@ pub struct Ended {
     /// The script's exit status.
     #[serde(skip)]
     pub status: i32,
-    /// The script's measurements, in order.
+    /// The script's measurements, in the order in which it made them.
     #[serde(rename = "measured")]
     pub measures: Vec<Measured>,
     /// The script's output.
     #[serde(skip)]
     pub output: String,
-    /// Seconds on the guest's clock, from boot to halt.
+    /// The time from boot to halt in seconds on the guest's clock.
     pub virtual_seconds: f64,
-    /// Seconds of real time.
+    /// The time from boot to halt in seconds of real time.
     pub wall_seconds: f64,
-    /// Requests sent to the drives.
+    /// The number of requests sent to the drives.
     pub requests: u64,
-    /// Each drive's counters, in the job's order.
+    /// The counters of each drive, in the order of the drives in the guest.
     pub counters: Vec<Counters>,
     /// How the guest's processor time was charged, in words.
     pub charges: String,

@@ -77,15 +77,15 @@ pub struct Cell {
     /// Index of the arm.
     #[serde(skip)]
     pub arm: usize,
-    /// The policy used instead of the drive's own.
+    /// The read-modify-write policy used instead of the drive's own; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RmwPolicy>,
-    /// The seed.
+    /// The seed of everything random in the guest and its drives.
     pub seed: u64,
     /// The result of its job.
     #[serde(flatten)]
     pub ended: Ended,
-    /// Why it failed: an error of the script, or a missing measurement.
+    /// Why the run failed: an error of the script, or a missing measurement; absent if it succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

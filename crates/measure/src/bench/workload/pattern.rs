@@ -149,10 +149,10 @@ pub struct Parameters {
     /// The distance from the start of one request to the start of the next, in bytes.
     #[serde(rename = "stride_bytes", skip_serializing_if = "Option::is_none")]
     pub stride: Option<u64>,
-    /// The number of blocks to choose from; fewer are used if the target is too small.
+    /// The requested number of blocks; fewer are used if the target is too small.
     #[serde(rename = "blocks_requested", skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
-    /// The seed of the generator; by default that of each arm.
+    /// The seed requested for the random offsets; absent if none was, so that each arm has its own `seed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
     /// What makes each write durable.
