@@ -152,7 +152,10 @@ fn try_all(
     for fix in fixes(&before) {
         is_announced(&fix, &screen);
         let is_attached = fix.caution.contains("losetup --find --show --partscan ");
-        assert!(is_attached || !fix.line.contains("DEVICE"), "{fix:?} does not say how the image is attached");
+        assert!(
+            is_attached || !fix.line.contains("DEVICE"),
+            "{fix:?} does not say how the image is attached"
+        );
         let copy = dir.join("copy.img");
         run(Command::new("cp").arg("--sparse=always").arg(image).arg(&copy), "");
         let line = fix.line.replace(&*image.to_string_lossy(), &copy.to_string_lossy());

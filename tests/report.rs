@@ -80,10 +80,10 @@ fn audits_are_counted() {
     let out = report(&dir, &["audits"]);
     assert_eq!(out.status.code(), Some(1));
     let said = tools::run::flat(&text(&out.stdout));
-    assert!(said.contains("2 of the 4 checked disks that hold data are misaligned (50.0 %): "), "{said}");
+    assert!(said.contains("2 of the 4 checked disks that are not blank are misaligned (50.0 %): "), "{said}");
     assert!(
         said.contains("Cost (modelled on wd10ears)")
-            && said.contains("3 hosts listed by file name: their audits have no host name.")
+            && said.contains("3 hosts listed by file name, because the audit has no host name.")
             && said.contains("not listed: 1 host without errors or warnings"),
         "{said}"
     );

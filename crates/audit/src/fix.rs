@@ -60,7 +60,8 @@ impl Entry<'_> {
 /// Says how the contents of an image get the node that commands on them need.
 pub(crate) fn attach(context: &Context<'_>, fix: &mut Fix) {
     if fix.commands.iter().any(|command| command.line.contains(" DEVICE")) {
-        let size = explicit_sector_size(context).map(|size| format!("--sector-size {size} ")).unwrap_or_default();
+        let size =
+            explicit_sector_size(context).map(|size| format!("--sector-size {size} ")).unwrap_or_default();
         let before = fix.caution.take().map(|caution| caution + "; ").unwrap_or_default();
         fix.caution = Some(format!(
             "{before}to attach the image: losetup --find --show --partscan {size}{}",

@@ -364,7 +364,9 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     if lacks_room && numbers.len() == 1 && context.partition(number).is_some_and(is_blank) {
         caution += &format!(
             "; nothing was found in partition {number}: if it holds no data, recreate it instead (straddle \
-             plan {source}{options} --delete {number} --add rest)"
+             plan {source}{options} --delete {number} --add rest --save {table}, then straddle apply {table} \
+             --write {source})",
+            table = file_about(context.target, "plan.json")
         );
     }
     if let Some(back) = back {

@@ -4,6 +4,7 @@ mod html;
 pub(crate) mod json;
 mod text;
 
+use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,10 +76,13 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     let way = Way { settings, command: command(&names, arguments) };
     let reproduced = Reproduced { judged: of_run(&experiments)?, experiments, way, wall: begun.elapsed() };
     let report = ReproduceReport::of(&reproduced);
-    show(arguments, report, || text::outcomes(&reproduced, arguments.verbose))?;
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
     }
+    show(arguments, report, || {
+        let page = arguments.html.as_ref().map(|path| format!("\nPage: {}\n", path.display()));
+        text::outcomes(&reproduced, arguments.verbose) + &page.unwrap_or_default()
+    })?;
     let misses = text::misses(&reproduced);
     misses.iter().for_each(|miss| output::complain(miss));
     Ok(if misses.is_empty() { Exit::Success } else { Exit::Failed })
@@ -186,6 +190,9 @@ fn run_lab(
         tarball: arguments.tarball.clone(),
         trees: arguments.tree.clone(),
     };
+    if !std::io::stderr().is_terminal() && arguments.on.is_none() {
+        output::complain("booting guests, which takes minutes; to do without them, use --model-only");
+    }
     let outcomes = lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new())?;
     let mut outcomes = outcomes.into_iter();
     for ReproducedExperiment { experiment, judged, lab, .. } in experiments {

@@ -106,7 +106,7 @@ pub(crate) struct CheckArguments {
     pub(crate) quiet: bool,
 
     /// Print the report in a format for other programs.
-    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet", "verbose"])]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "quiet"])]
     pub(crate) output_format: Option<OutputFormat>,
 
     /// Also show notes, every layer with its offsets, the source of each figure, and the amount of data

@@ -314,7 +314,7 @@ pub struct ServeArguments {
 
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
-  straddle reproduce --model-only         # without guests: about a minute
+  straddle reproduce --model-only         # without guests: under a minute
   straddle reproduce desno-2010 --model-only --html desno.html
   straddle reproduce --list               # list the experiments
   straddle reproduce miller-2010 afd-2019 # in Linux guests: minutes

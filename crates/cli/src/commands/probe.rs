@@ -46,7 +46,8 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct ProbeArguments {
     /// Drive to probe: a block device, a file, or a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see
-    /// 'straddle drive list'). On a device or file, only the unallocated space between partitions is used.
+    /// 'straddle drive list'). On a device or file, only the unallocated space between partitions is
+    /// used, so one without a partition table needs --used.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
     pub(crate) target: TargetSpec,
 
@@ -451,8 +452,14 @@ fn consequence(report: &Report) -> String {
     );
     if let Some(ratio) = report.cost() {
         let kind = if report.proof.is_some() { "durable" } else { "sustained" };
-        let _ = write!(text, " A misaligned {kind} write takes {ratio:.2} times as long");
-        text += if is_flash(report) { ", and writes twice the bytes to flash." } else { "." };
+        text += &match is_flash(report) {
+            true => format!(
+                " A misaligned {kind} write takes {ratio:.2} times as long, and writes twice the bytes to flash."
+            ),
+            false => format!(
+                " Without seeks, misaligned {kind} writes take {ratio:.2} times as long as aligned ones; with seeks, the ratio is smaller."
+            ),
+        };
     }
     text
 }

@@ -172,7 +172,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     let Digest { tally, hosts, skipped, replaced, named_by_files, costs, .. } = digest;
     let verdict = match tally.share {
         Some(share) => format!(
-            "{} of the {} checked disks that hold data {} misaligned ({:.1} %): {} with errors, {} with \
+            "{} of the {} checked disks that are not blank {} misaligned ({:.1} %): {} with errors, {} with \
              warnings only.",
             tally.misaligned(),
             tally.judged(),
@@ -185,10 +185,14 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     };
     let mut lines =
         vec![format!("{}, {}: {verdict}", plural(hosts.len(), "host"), plural(tally.disks, "disk"))];
+    let named = |what: &str, has: fn(&Tally) -> usize| {
+        let names: Vec<&str> = hosts.iter().filter(|row| has(&row.tally) > 0).map(|row| row.host).collect();
+        if names.len() > NAMED { what.to_owned() } else { format!("{what} ({})", names.join(", ")) }
+    };
     let rest = counted(&[
         (tally.others, "aligned with other findings"),
-        (tally.blank, "blank"),
-        (tally.not_judged, "not judged"),
+        (tally.blank, &named("blank", |tally| tally.blank)),
+        (tally.not_judged, &named("not judged", |tally| tally.not_judged)),
         (tally.failed, "could not be audited"),
     ]);
     if !rest.is_empty() {
@@ -206,7 +210,7 @@ pub(crate) fn fleet_sentences(digest: &Digest<'_>) -> Vec<String> {
     }
     if *named_by_files > 0 {
         let hosts = plural(*named_by_files, "host");
-        lines.push(format!("{hosts} listed by file name: their audits have no host name."));
+        lines.push(format!("{hosts} listed by file name, because the audit has no host name."));
     }
     lines
 }

@@ -253,7 +253,8 @@ fn found(disk: &Detail<'_>) -> String {
 fn next_step(disk: &Detail<'_>) -> String {
     let Some(Fix { summary, commands, risk, caution }) = disk.fix else {
         let is_judged = disk.unjudged.is_none();
-        return if is_judged { "See the rule" } else { "Resolve this, then audit the disk again" }.to_owned();
+        return if is_judged { "See the rule" } else { "Run straddle check -v on the host for details" }
+            .to_owned();
     };
     let warning = risk.and_then(|risk| risk.warning()).filter(|_| !commands.is_empty());
     let before: Vec<&str> = warning.into_iter().chain(caution.as_deref()).collect();

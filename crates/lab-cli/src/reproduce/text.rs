@@ -349,7 +349,9 @@ fn summary(reproduced: &Reproduced) -> String {
         [one] => found(one),
         _ => None,
     };
-    let mut lines = found.into_iter().chain([verdict]);
+    // What one experiment has within its limit is said where its figures are.
+    let verdict = Some(verdict).filter(|_| found.is_none());
+    let mut lines = found.into_iter().chain(verdict);
     let heading = lines.next().unwrap_or_default();
     let mut text = format!("{}\n", paint(style::HEADING, &wrap(&heading, "")));
     for line in lines.chain(joint::about(&reproduced.judged)).chain([ran]) {

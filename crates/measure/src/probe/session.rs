@@ -372,9 +372,9 @@ pub(crate) type Step<T> = Result<T, Halt>;
 pub(crate) fn within<T>(step: Step<T>) -> Result<Result<T, &'static str>, TargetError> {
     match step {
         Ok(value) => Ok(Ok(value)),
-        Err(Halt::Written) => Ok(Err("the limit on bytes written was reached")),
+        Err(Halt::Written) => Ok(Err("the limit on bytes written was reached; --max-write raises it")),
         Err(Halt::Room) => Ok(Err("the free regions are too fragmented")),
-        Err(Halt::Time) => Ok(Err("the time limit was reached")),
+        Err(Halt::Time) => Ok(Err("the time limit was reached; --time raises it")),
         // An interrupted probe still reports what is known so far.
         Err(Halt::Target(TargetError::Interrupted)) => Ok(Err("the probe was interrupted")),
         Err(Halt::Target(error)) => Err(error),

@@ -10,7 +10,7 @@ use straddle_measure::real::Io;
 use straddle_units::ByteCount;
 use straddle_units::io::{Counters, Nanos, rounded};
 
-use crate::output::{paint, plural, printable, style};
+use crate::output::{capitalised, paint, plural, printable, style};
 use crate::view::chart::bar;
 use crate::view::json::bench::{Bench, PairRange, Turns};
 use crate::view::text::{clock, led, plain_table, right, trimmed, wrap_to};
@@ -402,16 +402,19 @@ fn state(sweep: &Sweep) -> Option<String> {
             arm.offset
         ));
     }
-    let collected = sweep.arms().iter().filter_map(|arm| arm.samples.counters);
-    let collected: u64 = collected.map(|counters| counters.gc_write_bytes).sum();
-    let state = match collected {
-        0 => {
+    let state = match is_fresh(sweep) {
+        true => {
             "The drive was fresh: no flash was garbage-collected. For the cost of long random writes, add \
              steady=on to the drive's name."
         }
-        _ => "The flash was in the steady state, with garbage collection.",
+        false => "The flash was in the steady state, with garbage collection.",
     };
     is_flash(sweep).then(|| state.to_owned())
+}
+
+fn is_fresh(sweep: &Sweep) -> bool {
+    let mut collected = sweep.arms().iter().filter_map(|arm| arm.samples.counters);
+    is_flash(sweep) && collected.all(|counters| counters.gc_write_bytes == 0)
 }
 
 fn times(sweep: &Sweep) -> String {
@@ -425,11 +428,13 @@ fn times(sweep: &Sweep) -> String {
     let cheapest = sweep.cheapest();
     let others = sweep.arms().len() - cheapest.len();
     let most = match others {
-        2.. if sweep.others_alike() => format!("Every offset but {} costs more, up to", numbers(&cheapest)),
-        _ => format!("Offset {} costs", worst.offset),
+        2.. if sweep.others_alike() => format!("every offset but {} costs more, up to", numbers(&cheapest)),
+        _ => format!("offset {} costs", worst.offset),
     };
+    let most = if is_fresh(sweep) { format!("on a fresh drive, {most}") } else { most };
     format!(
-        "{most} {} times as much as {}: {} instead of {}.",
+        "{} {} times as much as {}: {} instead of {}.",
+        capitalised(&most),
         ratio(sweep.worst_ratio()).replace('±', "± "),
         of_offsets(&cheapest),
         taken(worst, sweep),

@@ -97,7 +97,11 @@ fn grain(plan: &Plan, explain: bool) -> String {
     let of_array = |c: &&Considered| matches!(&*c.name, "RAID chunk" | "stripe");
     let array: Vec<String> = taken().filter(of_array).map(|c| format!("{} of {}", c.name, c.size)).collect();
     let fits = if array.is_empty() { String::new() } else { format!("; this fits the {}", array.join(", ")) };
-    format!("{what}{fits} (--explain shows why)")
+    let stripe = match array[..] {
+        [ref only] if only.starts_with("RAID chunk") => "; for RAID 5 or 6, also specify the stripe",
+        _ => "",
+    };
+    format!("{what}{fits}{stripe} (--explain shows why)")
 }
 
 /// Returns `physical sector 4 KiB [assumed]`.
@@ -215,7 +219,11 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
     }
     let needs = match realign.journal {
         Journal::Inside(place) => {
-            line(&format!("journal: {} of unallocated space at byte {}", place.len(), place.start()));
+            line(&format!(
+                "journal: {} of unallocated space at byte {}, reused for each step",
+                place.len(),
+                place.start()
+            ));
             String::new()
         }
         Journal::Elsewhere { needed } => {
