@@ -13,6 +13,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tools::skip::cases;
 use tools::{json, root, straddle};
 
 /// The names of the shipped profiles.
@@ -365,7 +366,8 @@ fn warm_up_runs_are_shown_and_do_not_count() {
 #[test]
 fn on_an_ssd_every_command_has_the_same_answer() {
     let dir = TempDir::new().unwrap();
-    for (name, unit) in [("qlc-16k", 16_384_u64), ("qlc-64k", 65_536), ("ssd-sata-4k", 4096)] {
+    let drives = [("qlc-16k", 16_384_u64), ("qlc-64k", 65_536), ("ssd-sata-4k", 4096)];
+    for (name, unit) in cases(drives.into_iter(), 3) {
         let target = format!("drive:{name}");
         let swept_on = |target: &str, more: &[&str]| {
             json("bench", &[&["bench", "random-write", target, "--offsets", "0,63", "--json"], more].concat())

@@ -64,7 +64,7 @@ pub(crate) fn attach(context: &Context<'_>, fix: &mut Fix) {
             explicit_sector_size(context).map(|size| format!("--sector-size {size} ")).unwrap_or_default();
         let before = fix.caution.take().map(|caution| caution + "; ").unwrap_or_default();
         fix.caution = Some(format!(
-            "{before}to attach the image: losetup --find --show --partscan {size}{}",
+            "{before}before that, losetup --find --show --partscan {size}{} creates the image's block devices",
             operand(context.target)
         ));
     }
