@@ -89,7 +89,7 @@ fn prepared() -> (tempfile::TempDir, PathBuf) {
     shell(&folder, MAKE);
     let (status, text) = straddle(&folder, &["realign", "disk.img", "--save", "move.json"]);
     assert_eq!(status, 0, "{text}");
-    assert!(text.contains("before [") && text.contains("journal:"), "{text}");
+    assert!(text.contains("CHANGE") && text.contains("journal:"), "{text}");
     (dir, folder)
 }
 

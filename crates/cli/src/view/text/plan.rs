@@ -20,7 +20,7 @@ pub(crate) fn plan(target: &Path, plan: &Plan, saved: Option<&Path>, explain: bo
         let _ = writeln!(text, "{}", wrap_after(&format!("note: {}", printable(note)), "  ", "    "));
     }
     text += &next_step(saved, &format!("--write {operand}"));
-    let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
+    let _ = write!(text, "\n{}{}\n", pictures(plan), table(plan));
     let is_placed = |entry: &Entry| matches!(entry.change, Change::New | Change::Moved { .. });
     if plan.table.partitions.iter().any(is_placed) {
         let _ = writeln!(text, "{}", wrap_after(&grain(plan, explain), "  ", "    "));
@@ -131,12 +131,15 @@ struct Layout {
 fn drawn(layouts: &[Layout]) -> String {
     let largest = layouts.iter().map(|layout| layout.size.get()).max().unwrap_or_default();
     let widest = layouts.iter().map(|layout| layout.name.len()).max().unwrap_or_default();
-    let line = |layout: &Layout| {
-        let bar = tree::bar_line((layout.size.get(), largest), layout.partitions.clone());
-        format!("  {:widest$} [{bar}]\n", layout.name)
-    };
-    let lines: String = layouts.iter().map(line).collect();
-    format!("{lines}  {}\n", paint(style::FAINT, &tree::scale(largest)))
+    let bar = |layout: &Layout| tree::bar_line((layout.size.get(), largest), layout.partitions.clone());
+    let bars: Vec<String> = layouts.iter().map(bar).collect();
+    // A change too small for the scale.
+    if bars.iter().all(|bar| *bar == bars[0]) {
+        return String::new();
+    }
+    let line = |(layout, bar): (&Layout, &String)| format!("  {:widest$} [{bar}]\n", layout.name);
+    let lines: String = layouts.iter().zip(&bars).map(line).collect();
+    format!("{lines}  {}\n\n", paint(style::FAINT, &tree::scale(largest)))
 }
 
 fn table(plan: &Plan) -> String {
@@ -246,7 +249,7 @@ pub(crate) fn moves(target: &Path, realign: &Realign, saved: Option<&Path>, is_a
     if !is_at_boot {
         text += &next_step(saved, &format!("--write {operand}{needs}"));
     }
-    let _ = write!(text, "\n{}\n{}\n", pictures(plan), table(plan));
+    let _ = write!(text, "\n{}{}\n", pictures(plan), table(plan));
     for entry in &plan.table.partitions {
         for why in &entry.why {
             let line = format!("partition {}: {}", entry.number, printable(why));
@@ -356,7 +359,7 @@ pub(crate) fn copy(view: &CopyView<'_>) -> String {
     line(IDENTITIES);
     let from = quote_path(old) + view.options;
     text += &next_step(view.saved, &format!("--from {from} --write {}", quote_path(new)));
-    let _ = write!(text, "\n{}\n{}\n", picture(copy), table(plan));
+    let _ = write!(text, "\n{}{}\n", picture(copy), table(plan));
     text
 }
 
