@@ -52,7 +52,7 @@ pub(super) const END_STRADDLES: Definition = Definition {
            sectors does not use the tail, but cannot be opened on a partition that has a tail (\"Device size \
            is not aligned to requested sector size\"). If a LUKS partition has been grown and now has a \
            tail, shrink it again. A write to the tail is a read-modify-write of a sector shared with the \
-           next partition. If the size of a partition is not a multiple of 4 KiB, Linux uses 512, 1024 or \
+           next partition. If a partition's size is not a multiple of 4 KiB, Linux uses 512, 1024 or \
            2048-byte blocks until a file system is mounted. When mkfs, dd or a database writes to the \
            partition through the page cache, its requests consist of smaller segments. With 512-byte blocks, \
            a request of 126 segments carries 63 KiB instead of 504 KiB. Such a request may end inside a \
@@ -62,7 +62,7 @@ pub(super) const END_STRADDLES: Definition = Definition {
            smaller than a physical sector (ChromeOS has one-block partitions) and its contents are unknown. \
            The finding is a warning if the contents are unknown, or if the next partition starts in the same \
            sector. The finding is also a warning if the contents use the tail (md) or cannot be opened \
-           because of the tail (LUKS with 4096-byte sectors).",
+           because of it (LUKS with 4096-byte sectors).",
     fix: "End the partition at a multiple of the physical sector. Cutting off the tail (less than a physical \
           sector) is safe for file systems with 4 KiB blocks and for LUKS with 4096-byte sectors.",
     sources: &[

@@ -50,7 +50,7 @@ pub enum CopyError {
     SourceWritten(PathBuf),
     #[error(
         "could not save the list of unreadable areas, so no partition table was written to the new disk. \
-         Correct the cause, then run the same command again"
+         Correct that error, then run the same command again"
     )]
     List(#[source] io::Error),
     #[error(
