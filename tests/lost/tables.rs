@@ -74,7 +74,7 @@ fn a_boot_loader_where_a_table_belongs_stays() {
         assert_eq!(status, 4, "{what}: {said}");
         assert!(said.contains(&format!("would overwrite data at byte {at}, ")), "{what}: {said}");
         assert!(
-            said.contains("to allow this, use --wipe") && !dir.join("plan.json").exists(),
+            said.contains("To allow this, use --wipe") && !dir.join("plan.json").exists(),
             "{what}: {said}"
         );
         assert_eq!(shell("sha256sum disk.img", dir.path()), before, "{what}");

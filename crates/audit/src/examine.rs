@@ -120,8 +120,8 @@ pub enum ExamineError {
     Remote(Arc<straddle_device::remote::RemoteError>),
     #[cfg(not(feature = "remote"))]
     #[error(
-        "is on a server, but this build of straddle lacks the 'remote' feature; download the image and check \
-         the file"
+        "is on a server, but this build of straddle lacks the 'remote' feature; download the image, then \
+         check the downloaded file"
     )]
     NotBuilt,
     #[error("{0}")]

@@ -63,8 +63,8 @@ pub enum AddressError {
     #[error("a user name and password {0}")]
     User(&'static str),
     #[error(
-        "the host or bucket name is not valid; use only letters, digits, '-' and '.', with ':' before a port \
-         (for IDNA, the xn-- form)"
+        "the host or bucket name is not valid; use only letters, digits, '-' and '.', and ':' before a port. \
+         Write an internationalised name in its xn-- form"
     )]
     Host,
 }

@@ -30,7 +30,7 @@ pub struct Assume {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum AssumeError {
-    #[error("'{0}' is unknown; use 512n, 512e, 4kn, or key=size with one of the keys {KEYS}")]
+    #[error("unknown value '{0}'; use 512n, 512e, 4kn, or KEY=SIZE. The keys are {KEYS}")]
     UnknownWord(String),
     #[error("{key}")]
     Size { key: String, source: ParseSizeError },

@@ -215,7 +215,8 @@ pub enum ImageError {
         #[source]
         source: io::Error,
     },
-    #[error("the {format} image needs {name} as {role} number {}, so the chain probably refers to itself", MAX_DEPTH + 1)]
+    #[error("the chain of the {format} image probably refers to itself, because {name} is {role} number \
+             {}", MAX_DEPTH + 1)]
     TooDeep { format: Format, role: &'static str, name: String },
     #[error("in the {role} {name} of the {format} image")]
     Other {

@@ -141,7 +141,7 @@ pub enum ProfileError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("the base {base} is a file, but only a profile that is read from a file can be based on a file")]
     NotShipped { base: String },
-    #[error("{} is outside {}, so this file was not read", path.display(), folder.display())]
+    #[error("{} was not read, because it is outside {}", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },
     #[error("profile {name}: {message}")]
     Syntax { name: String, message: String },

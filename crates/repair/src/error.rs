@@ -36,7 +36,7 @@ pub enum PlanError {
     WouldDestroy(String),
     #[error(
         "the table would overwrite data at byte {at}, which is outside all partitions (perhaps from a \
-         deleted partition or a boot loader); to allow this, use --wipe"
+         deleted partition or a boot loader). To allow this, use --wipe"
     )]
     Occupied { at: ByteOffset },
     #[error(
@@ -97,7 +97,7 @@ pub enum PlanError {
     )]
     TwoSteps(usize),
     #[error(
-        "the new table overwrites a record of the old one (byte {0}), so a power cut would leave no valid \
+        "the new table overwrites a record of the old table (byte {0}), so a power cut would leave no valid \
          table. First write an empty table (--table mbr without --part), then plan again"
     )]
     InTheWay(u64),

@@ -30,8 +30,8 @@ pub enum TargetError {
     #[error("is partition {0} of a disk; name the disk instead")]
     Partition(u32),
     #[error(
-        "is not a raw image ({0}); first connect the image as a device (qemu-nbd -c); --format raw treats \
-         the file itself as the disk"
+        "is not a raw image ({0}); first connect the image as a device (qemu-nbd -c), or treat the file \
+         itself as the disk (--format raw)"
     )]
     NotRaw(Format),
     #[error(

@@ -43,7 +43,7 @@ impl TraceError {
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line \
-         in any format that --format accepts; for other tables, name the columns with --columns"
+         in any format that --format accepts. For other tables, name the columns with --columns"
     )]
     Unknown,
     #[error("the trace is not in {format} format")]
@@ -75,7 +75,7 @@ pub enum LineError {
     )]
     NotText,
     #[error(
-        "byte {offset}, length {length}: the request extends past the end of the drive (byte {capacity}); to \
+        "byte {offset}, length {length}: the request extends past the end of the drive (byte {capacity}). To \
          wrap such requests around to the start, use --wrap"
     )]
     PastEnd { offset: u64, length: u64, capacity: u64 },

@@ -7,10 +7,10 @@ pub(super) const CONTAINER_OFF: Definition = Definition {
     what: "The image format stores the guest's blocks at file offsets that are not on a physical sector \
            boundary.",
     why: "A dynamic VHD puts a 512-byte bitmap before each block; in sparse VMDK and old VDI files, the data \
-          follows headers of arbitrary length. Blocks that are aligned in the guest then straddle sector \
-          boundaries on the host.",
+          follows headers of arbitrary length. As a result, blocks that are aligned in the guest straddle \
+          sector boundaries on the host.",
     cost: "Each 4 KiB guest write becomes two partial writes on the host. A user on NetApp's forum measured \
-           run times about 18 % longer.",
+           that programs took about 18 % longer.",
     fix: "Convert the image to raw, qcow2, VHDX or a fixed VHD.",
     sources: &[
         "Microsoft Virtual Hard Disk Image Format Specification, Block Allocation Table and Data Blocks",
@@ -37,8 +37,8 @@ pub(super) const IMAGE_SIZE: Definition = Definition {
           or copy a file system of arbitrary length. qemu-img rounds the size of a VHD up to whole cylinders \
           unless force_size is set.",
     cost: "The incomplete last sector is inaccessible. QEMU (7.2) refuses to open the image for uncached \
-           writing on such storage, and fastboot refuses to send it. Azure and Google Compute Engine refuse \
-           the import.",
+           writing on the intended storage, and fastboot refuses to send it. Azure and Google Compute Engine \
+           refuse to import the image.",
     fix: "Extend the image to a whole number of MiB, and move the backup GPT to its end (straddle plan \
           --repair --relocate-backup).",
     sources: &[

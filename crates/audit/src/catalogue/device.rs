@@ -4,17 +4,17 @@ use super::Definition;
 
 pub(super) const KERNEL_MISALIGNED: Definition = Definition {
     title: "the kernel calls the device misaligned",
-    what: "The kernel reports alignment_offset -1 for the device. Linux 6.12 may instead report an offset \
-           that it computed from members with different offsets.",
+    what: "The kernel reports alignment_offset -1 for the device. Instead of -1, Linux 6.12 may report an \
+           offset computed from members whose offsets differ.",
     why: "For a stacked device (md, device mapper), -1 means that its members have different alignment \
-          offsets, or that its data does not start on a physical sector boundary. No partition start is then \
-          aligned on every member. libblkid reports 0 instead of -1, so parted, fdisk, mkfs.xfs and \
-          cryptsetup do not notice the misalignment. The kernel also reports -1 when the only problem is \
-          that an underlying device's optimal I/O size is not a multiple of the physical sector; that case \
-          is S021.",
-    cost: "The same as S001, on at least one member. Devices on top of a misaligned device also report -1. \
-           If several such devices are checked, the finding is reported for the lowest one, and lists the \
-           others.",
+          offsets, or that its data does not start on a physical sector boundary. In both cases, no \
+          partition start is aligned on every member. libblkid reports 0 instead of -1, so parted, fdisk, \
+          mkfs.xfs and cryptsetup do not notice the misalignment. The kernel also reports -1 if the optimal \
+          I/O size of an underlying device is not a multiple of the physical sector. If that is the only \
+          problem, straddle reports S021 instead.",
+    cost: "The same as S001, on at least one member. Devices on top of a misaligned device report \
+           alignment_offset -1 too. If several stacked devices are misaligned, the finding is reported only \
+           for the lowest one, and lists the others.",
     fix: "Align each member (check each one), then recreate the stack.",
     sources: &["Linux block/blk-settings.c, blk_stack_limits", "util-linux libblkid/src/topology/topology.c"],
 };
@@ -23,7 +23,7 @@ pub(super) const BOGUS_IO_OPT: Definition = Definition {
     title: "the optimal I/O size is impossible",
     what: "The device reports an impossible optimal I/O size, such as 33553920 (65535 blocks of 512 bytes), \
            that size rounded down to a multiple of a larger sector (33550336), or a multiple of 0xFFF000. A \
-           size that is not a multiple of the physical sector or the minimum I/O size is also impossible.",
+           valid optimal I/O size is a multiple of the physical sector and of the minimum I/O size.",
     why: "Some USB bridges set every bit of the field, some HBAs report their own transfer limit, and md \
           multiplies the values that its members report. parted 3.5 and LVM 2.03.16 (Debian 12) use the \
           value. LVM 2.03.31 and later ignore 33553920. fdisk 2.38 ignores 33553920 and any size that is not \
@@ -48,7 +48,8 @@ pub(super) const KNOWN_LIAR: Definition = Definition {
           list of such models, with a source for each; the listed value overrides the drive's.",
     cost: "Tools that trust the drive may start partitions at any sector. parted's minimal alignment, for \
            example, accepts every sector.",
-    fix: "Specify starts in MiB. If in doubt, assume 4096-byte sectors, which is safe on every disk.",
+    fix: "Specify starts in MiB. If the sector size is in doubt, assume 4096-byte sectors, which are safe on \
+          every disk.",
     sources: &["crates/device/src/quirks.toml, a source for each model"],
 };
 
@@ -56,9 +57,9 @@ pub(super) const FIRMWARE_OFFSET: Definition = Definition {
     title: "the drive's addresses are shifted",
     what: "The first physical sector boundary is not at byte 0.",
     why: "A jumper on early WD drives (pins 7 and 8, \"for Windows XP\") shifts every address by one sector, \
-          so that a physical sector starts at LBA 63. Some RAID firmware also shifts addresses. Aligned \
-          starts are then 3584 bytes past a multiple of 4096. A mapping, an array or a loop device has such \
-          an offset if its underlying device is misaligned.",
+          so that a physical sector starts at LBA 63. Some RAID firmware also shifts addresses. On a drive \
+          with that jumper, aligned starts are 3584 bytes past a multiple of 4096. A mapping, an array or a \
+          loop device also has shifted addresses if its underlying device is misaligned.",
     cost: "Nothing by itself. However, tools that ignore alignment_offset create misaligned partitions, and \
            the partitions of any image copied to the disk are misaligned.",
     fix: "On an empty drive, remove the jumper. On a drive with data, leave the jumper in place (removing it \
@@ -90,7 +91,7 @@ pub(super) const FASTER_FORMAT: Definition = Definition {
     cost: "The cost depends on the drive. If performance matters, measure both formats.",
     fix: "If the namespace is empty or backed up, run nvme format DEVICE --lbaf=N. THIS DESTROYS EVERYTHING \
           ON THE NAMESPACE and, if the controller formats all namespaces at once (FNA bit 0), on the whole \
-          drive. Some controllers do not support the command (OACS bit 1).",
+          drive. Some controllers do not support nvme format (OACS bit 1).",
     sources: &[
         "NVM Express NVM Command Set Specification, LBA Format Data Structure, Relative Performance",
         "NVM Express Base Specification, Identify Controller, OACS and FNA",
@@ -110,8 +111,8 @@ pub(super) const LARGER_SECTOR: Definition = Definition {
            the same as S001.",
     fix: "Only if the drive is empty or backed up, run hdparm --set-sector-size 4096 \
           --please-destroy-my-drive DEVICE (ATA) or sg_format --format --size=4096 DEVICE (SCSI). THIS \
-          DESTROYS EVERYTHING ON THE DRIVE. Do not do this if a BIOS boots from the drive, or if its \
-          enclosure or RAID controller expects 512-byte sectors.",
+          DESTROYS EVERYTHING ON THE DRIVE. Do not change the sectors of a drive that a BIOS boots from, or \
+          whose enclosure or RAID controller expects 512-byte sectors.",
     sources: &[
         "ATA/ATAPI Command Set 4, Sector Configuration log and SET SECTOR CONFIGURATION EXT",
         "SBC-4, Supported Block Lengths And Protection Types VPD page",
@@ -124,12 +125,12 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
     title: "the guest sees smaller sectors than the storage has",
     what: "A virtual machine's disk reports smaller physical sectors than its storage has.",
     why: "Unless libvirt's <blockio> specifies other sizes, QEMU reports 512-byte logical and physical \
-          sectors to the guest, regardless of the storage. Programs in the guest choose their units \
-          accordingly. For example, cryptsetup creates LUKS2 with 4096-byte sectors only if the disk reports \
-          such sectors.",
+          sectors to the guest, regardless of the storage. Programs in the guest choose the sizes of their \
+          blocks to suit the reported sectors. For example, cryptsetup creates LUKS2 with 4096-byte sectors \
+          only if the disk reports such sectors.",
     cost: "Each small write needs a read-modify-write, in the drive (advice) or, if the guest's logical \
-           sector is smaller than the host's, on the host (a warning). Writes of 4 KiB blocks in partitions \
-           aligned to 1 MiB cost nothing.",
+           sector is smaller than the host's, on the host (a warning). In partitions aligned to 1 MiB, \
+           writes of 4 KiB blocks need no read-modify-write.",
     fix: "Add <blockio logical_block_size='512' physical_block_size='4096'/> to the <disk> element (virsh \
           edit), then shut the domain down and start it again. Change the logical sector size only on a disk \
           without partitions, because a partition table counts in logical sectors.",

@@ -11,7 +11,8 @@ pub(super) const LUKS_SECTOR_SMALL: Definition = Definition {
     cost: "Each block needs eight times as many encryption calls. If a file system uses small sectors, its \
            small writes cause read-modify-writes.",
     fix: "For LUKS2, run cryptsetup reencrypt --sector-size 4096. The data area must start and end on a \
-          4096-byte boundary. If the data area does not end on one, shrink the device first.",
+          4096-byte boundary. If the data area does not end on a 4096-byte boundary, shrink the device \
+          first.",
     sources: &["Linux drivers/md/dm-crypt.c, crypt_io_hints", "cryptsetup(8), --sector-size"],
 };
 
@@ -19,13 +20,13 @@ pub(super) const FS_BLOCK_SMALL: Definition = Definition {
     title: "file system writes less than a physical sector",
     what: "The file system's block, sector or log sector is smaller than the physical sector.",
     why: "mkfs derives the block size from the size of the device or from what the device reports. For \
-          example, small ext file systems get 1 KiB blocks, and XFS gets 512-byte sectors on an image file \
-          or on a drive that misreports its sectors.",
+          example, mke2fs gives small file systems 1 KiB blocks. mkfs.xfs chooses 512-byte sectors on an \
+          image file, or on a drive that misreports its sectors.",
     cost: "Each write of such a block is a read-modify-write, even if the partition is aligned. The finding \
            is advice if only firmware reads the file system (an EFI system partition, or the small FAT file \
-           system that a Raspberry Pi boots from). The finding is also advice for an ext or FAT file system \
-           smaller than 512 MiB, for which mke2fs and mkfs.fat choose small blocks. If blocks are 4 KiB or \
-           larger, the finding is advice, because not every system can mount blocks larger than 4 KiB.",
+           system of a Raspberry Pi). The finding is also advice for an ext or FAT file system smaller than \
+           512 MiB, for which mke2fs and mkfs.fat choose small blocks. If blocks are 4 KiB or larger, the \
+           finding is advice, because not every system can mount a file system with larger blocks.",
     fix: "Recreate the file system with blocks and sectors of 4096 bytes.",
     sources: &["mke2fs(8), -b and mke2fs.conf", "mkfs.xfs(8), -s size"],
 };
@@ -65,8 +66,8 @@ pub(super) const HINTS_CONTRADICT: Definition = Definition {
     why: "mkfs derives these hints from the device's I/O sizes and stores them. Hints that are multiples of \
           the chunk and the stripe are correct. The hints become wrong when the array is reshaped or the \
           file system is copied to another device.",
-    cost: "The allocator optimises for the wrong layout. Metadata accumulates on one member, and \
-           full-stripe writes become partial-stripe writes.",
+    cost: "The allocator optimises for the wrong layout. Metadata accumulates on one member of the array, \
+           and full-stripe writes become partial-stripe writes.",
     fix: "For ext4, run tune2fs -E stride=,stripe_width=. For XFS, mount with -o sunit=,swidth=.",
     sources: &["ext4: Documentation/filesystems/ext4/super.rst, s_raid_stride", "xfs(5), sunit and swidth"],
 };
@@ -97,11 +98,11 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
     what: "Database pages of the given size (--page) may not reach the drive as one atomic write.",
     why: "The device does not support atomic writes of that size, the partition's start disables them, or \
           the file system may allocate a page in two pieces.",
-    cost: "A power failure may leave a page half written. Databases protect themselves against this by \
-           writing their pages twice.",
+    cost: "A power failure may leave a page half written. Databases protect themselves against half-written \
+           pages by writing every page twice.",
     fix: "Keep the database's protection against torn pages enabled. If the file system is the only \
-          obstacle, use ext4 with page-sized clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384); Linux 6.16 \
-          and later write these atomically if the device supports it.",
+          obstacle, use ext4 with page-sized clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384). Linux 6.16 \
+          and later write page-sized clusters atomically if the device supports atomic writes.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
         "MySQL documentation, innodb_doublewrite",
@@ -113,15 +114,16 @@ pub(super) const HIDDEN_SECTORS: Definition = Definition {
     what: "The start recorded in the boot sector of an NTFS, FAT or exFAT file system (\"hidden sectors\") \
            differs from the start in the partition table.",
     why: "Only mkfs and Windows' own tools write this field. If another tool moves or copies the partition, \
-          the old value remains. The partition's BIOS boot code uses the field to locate the rest of its \
-          code.",
-    cost: "Windows does not boot from the partition. The finding is a warning for the active partition on \
-           an MBR disk. It is advice for other partitions and for exFAT, where no program reads the field.",
+          the field keeps the old start. The partition's BIOS boot code uses this start to locate the rest \
+          of its code.",
+    cost: "Windows does not boot from the partition. The finding is a warning for the active partition on an \
+           MBR disk. The finding is advice for other partitions, and for exFAT, in which no program reads \
+           the field.",
     fix: "With the partition unmounted, write the number of its first sector to the boot sector (four bytes \
-          at byte 28) and to the copies of the boot sector. On NTFS, one copy is in the partition's last \
-          sector, and another is just after the volume, either in the next sector or in the last sector of \
-          the cluster that starts there. On FAT32, the copy is usually in sector 6. If the partition has to \
-          be moved, move it first.",
+          at byte 28) and to the copies of the boot sector. On NTFS, one copy of the boot sector is in the \
+          partition's last sector. Another copy is just after the volume, in the next sector or in the last \
+          sector of the cluster that starts there. On FAT32, the copy of the boot sector is usually in \
+          sector 6. If the partition has to be moved, move it before you write the boot sector.",
     sources: &[
         "Microsoft FAT specification, BPB_HiddSec",
         "exFAT file system specification, PartitionOffset",
@@ -136,8 +138,8 @@ pub(super) const UNFIT: Definition = Definition {
            LUKS2 container that ends inside an encryption sector.",
     why: "The file system or volume was created on a drive or image with 512-byte sectors, and is now on a \
           drive with 4096-byte sectors. For example, the file system was copied to a 4Kn drive or into LUKS2 \
-          with 4096-byte sectors, the adapter was replaced, or a member with larger sectors was added to the \
-          array or volume group.",
+          with 4096-byte sectors, or the drive's adapter was replaced. Adding a member with larger sectors \
+          to an array or volume group has the same effect.",
     cost: "Linux cannot mount, open, activate or find the contents. Windows cannot mount a FAT, exFAT or \
            NTFS volume whose sector size differs from the drive's. Alignment is irrelevant here.",
     fix: "Use a drive, an adapter or a virtual disk with 512-byte logical sectors. To copy the files to a \

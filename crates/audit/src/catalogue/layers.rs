@@ -88,10 +88,10 @@ pub(super) const LAYER_OFF_UNIT: Definition = Definition {
 pub(super) const LAYERS_CANCEL: Definition = Definition {
     title: "two misaligned layers cancel each other out",
     what: "A layer below is misaligned, and the offset of this layer's data compensates for that.",
-    why: "Tools that follow the kernel's alignment_offset do this on purpose. An example is pvcreate on a \
-          partition at sector 63.",
-    cost: "Nothing at present. Only the position of the data matters, so if all of it is aligned, S001 and \
-           S050 to S055 are not reported. Moving only the partition, or recreating the layer with default \
+    why: "Tools that follow the kernel's alignment_offset do this on purpose. For example, pvcreate \
+          compensates for a partition that starts at sector 63.",
+    cost: "Nothing at present. If all data is aligned, S001 and S050 to S055 are not reported, because only \
+           the position of the data matters. Moving only the partition, or recreating the layer with default \
            offsets, would misalign the data.",
     fix: "Leave both layers where they are, or move both.",
     sources: &["LVM2 lib/metadata/metadata.c, set_pe_align_offset"],

@@ -16,7 +16,7 @@ pub(super) const UNREADABLE: Definition = Definition {
     title: "cannot be read",
     what: "The drive returns errors when the table or the contents of a partition are read.",
     why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone. The \
-          contents are unknown, so their alignment is not checked.",
+          alignment of unreadable contents is not checked.",
     cost: "Possibly data loss.",
     fix: "First save everything that is still readable (ddrescue). Then check the kernel's messages (dmesg) \
           and the drive's health (smartctl -a).",

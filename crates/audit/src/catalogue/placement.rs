@@ -5,32 +5,33 @@ use super::Definition;
 pub(super) const START_STRADDLES: Definition = Definition {
     title: "start straddles a physical sector",
     what: "The partition does not start on a physical sector boundary, and no layer in it compensates for \
-           that. The finding is only a warning if the drive's sector size is in doubt. An example is an ATA \
-           hard disk of 160 GB or more that reports 512-byte physical sectors and has a partition at sector \
-           63. Many disks sold from 2010 to 2013 reported 512-byte sectors but had 4096-byte ones, and not \
-           all of these models are known. straddle probe measures the sector size, and --assume declares it. \
-           The finding is also only a warning if physical sectors are larger than 4 KiB. A 4 KiB write is \
-           then a read-modify-write at any offset, so misalignment slows down only larger writes, as with \
-           the indirection unit (S004).",
-    why: "File systems write 4 KiB blocks, laid out from the partition's start. If the start is inside a \
-          physical sector, every block straddles two sectors. A drive can write only whole sectors, so for \
-          each block it must read both sectors, modify part of each, and write both back. The check takes \
-          the device's alignment offset into account, so it is also correct for a drive whose LBA 0 is not at \
-          the start of a physical sector. LVM and cryptsetup shift their data to compensate for a misaligned \
-          start that the kernel reports. If all data is aligned as a result, S056 is reported instead.",
+           that. The finding is only a warning if the drive's sector size is in doubt. One doubtful case is \
+           an ATA hard disk of 160 GB or more that reports 512-byte physical sectors and has a partition at \
+           sector 63. Many disks sold from 2010 to 2013 reported 512-byte sectors but had 4096-byte ones, \
+           and not all of these models are known. straddle probe measures the sector size, and --assume \
+           declares it. The finding is also only a warning if physical sectors are larger than 4 KiB. With \
+           such sectors, a 4 KiB write is a read-modify-write at any offset. Misalignment therefore slows \
+           down only larger writes, as with the indirection unit (S004).",
+    why: "File systems write 4 KiB blocks, laid out from the partition's start. If the partition starts \
+          inside a physical sector, every block straddles two sectors. A drive can write only whole sectors, \
+          so for each block it must read both sectors, modify part of each, and write both back. The check \
+          takes the device's alignment offset into account, so LBA 0 need not be at the start of a physical \
+          sector. If the kernel reports a misaligned start, LVM and cryptsetup shift their data to \
+          compensate. If this shift aligns all data, S056 is reported instead of S001.",
     cost: "In published tests on 5400 and 7200 rpm 512e disks, small writes took about 3 times as long. In \
            the worst case, small writes took 62 times as long (4 KiB writes at intervals of 16 KiB on a \
            WD20EARS took 1217 s instead of 19.5 s). Extracting a source tree took 1.04 to 25.5 times as \
            long, depending on the drive and the file system. Reads took 0.94 to 1.25 times as long on most \
-           drives, but up to 8.5 times as long on a Seagate ST2000DL003, whose SmartAlign firmware probably \
-           logs partial sectors. Misalignment costs nothing in partitions that only an installer writes to, \
-           so the finding is then only advice. Such partitions are BIOS boot, FreeBSD boot, PReP, Microsoft \
-           reserved and EFI partitions, the FAT file system that a board's firmware boots from, ISO 9660 and \
-           squashfs. The finding is also only advice for partitions that are smaller than a physical sector \
-           and have unknown contents.",
+           drives. On a Seagate ST2000DL003, whose SmartAlign firmware probably logs partial sectors, reads \
+           took up to 8.5 times as long. Misalignment costs nothing in partitions that only an installer \
+           writes to, so the finding is only advice for them. Only an installer writes to BIOS boot, FreeBSD \
+           boot, PReP, Microsoft reserved and EFI partitions. ISO 9660, squashfs and the FAT file system \
+           that a board's firmware boots from are also written only by an installer. The finding is also \
+           only advice for partitions that are smaller than a physical sector and have unknown contents.",
     fix: "Start the partition at a multiple of the physical sector; 1 MiB (512-byte sector 2048) suits all \
-          drives. To move an existing partition with its data, use straddle realign. If there is no room, \
-          shrink the contents first, or copy the disk to another one (straddle realign --to).",
+          drives. To move an existing partition with its data, use straddle realign. If there is no room to \
+          move the partition, shrink its contents first, or copy the disk to another one (straddle realign \
+          --to).",
     sources: &[
         "Linux block/blk-settings.c, queue_limit_alignment_offset",
         "Documentation/ABI/stable/sysfs-block, alignment_offset",
@@ -41,26 +42,27 @@ pub(super) const START_STRADDLES: Definition = Definition {
 
 pub(super) const END_STRADDLES: Definition = Definition {
     title: "end is not on a physical sector boundary",
-    what: "The partition's size is not a whole number of physical sectors, so its last bytes share a \
-           physical sector with what follows. If physical sectors are larger than 4 KiB, a whole number of 4 \
-           KiB blocks is enough.",
+    what: "The partition's size is not a whole number of physical sectors, so its last bytes (the tail) \
+           share a physical sector with what follows. If physical sectors are larger than 4 KiB, the size \
+           need only be a whole number of 4 KiB blocks.",
     why: "Tools that use all unallocated space end the partition at the last usable sector. On a GPT disk, \
           the last usable sector is the 34th from the end, which is rarely the last logical sector of a \
           physical sector.",
     cost: "File systems with 4 KiB blocks do not use the tail, so they lose nothing. LUKS with 4096-byte \
-           sectors does not use the tail either, but cannot be opened on such a device (\"Device size is not \
-           aligned to requested sector size\"). If such a partition has been grown, shrink it again. A write \
-           to the tail is a read-modify-write of a sector shared with the next partition. Until a file \
-           system is mounted, Linux accesses a partition whose size is not a multiple of 4 KiB in blocks of \
-           512, 1024 or 2048 bytes. When mkfs, dd or a database then writes through the page cache, requests \
-           consist of smaller segments. With 512-byte blocks, a request of 126 segments carries 63 KiB \
-           instead of 504 KiB, and may end inside a physical sector even if the start is aligned. The \
-           finding is only advice if the partition is empty, or if the header of its contents shows that \
-           they do not use the tail (a swap area of whole pages, most file systems). The finding is also \
-           advice if the partition is smaller than a physical sector (ChromeOS has one-block partitions) and \
-           its contents are unknown. The finding is a warning if the contents use the tail (md), cannot be \
-           opened because of it (LUKS with 4096-byte sectors) or are unknown, or if the next partition \
-           starts in the same sector.",
+           sectors does not use the tail, but cannot be opened on a partition that has a tail (\"Device size \
+           is not aligned to requested sector size\"). If a LUKS partition has been grown and now has a \
+           tail, shrink it again. A write to the tail is a read-modify-write of a sector shared with the \
+           next partition. If a partition's size is not a multiple of 4 KiB, Linux uses 512, 1024 or \
+           2048-byte blocks until a file system is mounted. When mkfs, dd or a database writes to the \
+           partition through the page cache, its requests consist of smaller segments. With 512-byte blocks, \
+           a request of 126 segments carries 63 KiB instead of 504 KiB. Such a request may end inside a \
+           physical sector even if its start is aligned. The finding is only advice if the partition is \
+           empty or, according to a header, its contents do not use the tail. Most file systems, and swap \
+           areas of whole pages, leave the tail unused. The finding is also advice if the partition is \
+           smaller than a physical sector (ChromeOS has one-block partitions) and its contents are unknown. \
+           The finding is a warning if the contents are unknown, or if the next partition starts in the same \
+           sector. The finding is also a warning if the contents use the tail (md) or cannot be opened \
+           because of it (LUKS with 4096-byte sectors).",
     fix: "End the partition at a multiple of the physical sector. Cutting off the tail (less than a physical \
           sector) is safe for file systems with 4 KiB blocks and for LUKS with 4096-byte sectors.",
     sources: &[
@@ -74,15 +76,15 @@ pub(super) const END_STRADDLES: Definition = Definition {
 pub(super) const OFF_IO_MIN: Definition = Definition {
     title: "start is not aligned to the minimum I/O size",
     what: "The start is on a physical sector boundary, but not at a multiple of the device's minimum I/O \
-           size. The finding is only advice if the minimum I/O size is just a hint. Such a hint comes from \
-           virtual disks, Ceph images and other devices that are not known to be arrays, and from thin \
-           pools, whose hint is their chunk size.",
+           size. The finding is only advice if the minimum I/O size is just a hint. The minimum I/O size is \
+           just a hint on virtual disks, Ceph images and other devices that are not known to be arrays. Thin \
+           pools report their chunk size, which is also just a hint.",
     why: "minimum_io_size is the smallest request that the device handles without a penalty. The minimum I/O \
           size is larger than the physical sector if the device is an array (which reports its chunk) or \
           maps addresses in larger units. dm-thin allocates and copies whole chunks, but writing part of a \
           chunk causes no read.",
-    cost: "A request meant to cover one unit covers parts of two. A RAID then accesses two members (see S005 \
-           for figures), and an SSD reads and rewrites two units.",
+    cost: "A request meant to cover one unit covers parts of two. A misaligned request makes a RAID access \
+           two members (see S005 for figures), and makes an SSD read and rewrite two units.",
     fix: "Start at a multiple of that size; 1 MiB usually works.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
@@ -97,9 +99,9 @@ pub(super) const OFF_INDIRECTION_UNIT: Definition = Definition {
     what: "The start is not a multiple of the unit in which the SSD maps addresses to flash.",
     why: "For each write that covers only part of a unit, the drive must read the unit, modify it and write \
           it elsewhere. NVMe reports the unit as NPWG, which the kernel exports as minimum_io_size rather \
-          than physical_block_size, so tools that look only at the physical sector do not see it. NPWG is \
-          the preferred write granularity. A drive may report a smaller preferred alignment (NPWA). If the \
-          start is aligned to NPWA, the finding is only advice.",
+          than physical_block_size. Tools that look only at the physical sector therefore do not see the \
+          indirection unit. NPWG is the preferred write granularity. The drive's preferred write alignment \
+          (NPWA) may be smaller than NPWG. If the start is aligned to NPWA, the finding is only advice.",
     cost: "With 16 KiB units, each misaligned 16 KiB database page covers parts of two units, which doubles \
            flash writes and wear. For writes smaller than the unit, the write amplification is (offset in \
            the unit + length, rounded up to the unit) / length.",
@@ -118,12 +120,13 @@ pub(super) const OFF_STRIPE: Definition = Definition {
            arrays from md, device-mapper tables, or a SCSI disk's I/O sizes.",
     why: "A write meant to cover a whole chunk or stripe then covers parts of two. RAID 5 and 6 must read \
           the rest of a partly written stripe to compute its parity.",
-    cost: "The cost depends on the array and the workload. R. W. Smith (2014) quotes published tests that \
-           show a difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a \
-           start at sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 times (RAID 5) to \
-           2.0 times (RAID 0) as long, and 64 KiB reads 1.4 to 1.6 times. Sequential writes took 1.3 times \
-           as long on RAID 5, 1.7 times as long on RAID 6, and the same time on RAID 0 and 10. Random 4 KiB \
-           writes took 1.0 to 1.4 times as long, and extracting a tarball on ext4 0.9 to 1.1 times.",
+    cost: "The cost depends on the array and the workload. Smith (2014) quotes published tests that show a \
+           difference of 5 to 30 %. The lab modelled four disks under md with 64 KiB chunks and a start at \
+           sector 63 (straddle reproduce arrays). Random 64 KiB writes took 1.4 times (RAID 5) to 2.0 times \
+           (RAID 0) as long, and 64 KiB reads took 1.4 to 1.6 times as long. Sequential writes took 1.3 \
+           times as long on RAID 5, 1.7 times as long on RAID 6, and the same time on RAID 0 and 10. Random \
+           4 KiB writes took 1.0 to 1.4 times as long, and extracting a tarball on ext4 took 0.9 to 1.1 \
+           times as long.",
     fix: "Start at a multiple of the full stripe (chunk times number of data members), which need not be a \
           power of two.",
     sources: &[
@@ -154,7 +157,7 @@ pub(super) const OFF_ERASE_BLOCK: Definition = Definition {
           erase block when a write covers only part of it. SSDs remap addresses, so their erase block should \
           hardly matter.",
     cost: "On cards, writes are slower and wear is higher if the file system's first structures share an \
-           erase block with the table. No published figure is known for SSDs; R. W. Smith (2014) recommends \
+           erase block with the table. No published figure for SSDs is known, but Smith (2014) recommends \
            aligning to the erase block on SSDs too.",
     fix: "Start at a multiple of the erase block; 4 MiB suits most devices.",
     sources: &[
@@ -180,8 +183,8 @@ pub(super) const ATOMIC_LOST: Definition = Definition {
     title: "start disables atomic writes",
     what: "The device supports atomic writes of several sectors, but the partition's start disables them.",
     why: "The kernel offers atomic writes on a partition only if its start is a multiple of the atomic write \
-          unit or boundary, whichever is larger. Otherwise, statx reports no support for atomic writes, \
-          RWF_ATOMIC fails, and nothing is logged.",
+          unit or boundary, whichever is larger. On other partitions, statx reports no support for atomic \
+          writes, RWF_ATOMIC fails, and nothing is logged.",
     cost: "Databases must keep their protection against torn pages enabled (MySQL's doublewrite, \
            PostgreSQL's full-page writes).",
     fix: "Start at a multiple of the atomic write unit or boundary, whichever is larger; 1 MiB usually \
@@ -196,8 +199,8 @@ pub(super) const DOS_START: Definition = Definition {
     title: "start at sector 63",
     what: "The partition starts at sector 63.",
     why: "DOS started the first partition on the second track, and a track nominally had 63 sectors. Up to \
-          util-linux 2.17, fdisk did the same, as did Windows XP and old installers. Sector 63 is at byte \
-          32256, 3584 bytes past a 4096-byte boundary.",
+          util-linux 2.17, fdisk also started the first partition at sector 63, as did Windows XP and old \
+          installers. Sector 63 is at byte 32256, 3584 bytes past a 4096-byte boundary.",
     cost: "The same as S001 on a drive with 4096-byte sectors; nothing on a 512n drive, or on one whose \
            alignment offset aligns sector 63.",
     fix: "See S001. On a disk with such a partition, fdisk does not align later partitions automatically.",

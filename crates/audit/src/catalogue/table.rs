@@ -7,12 +7,12 @@ pub(super) const OTHER_SECTOR_SIZE: Definition = Definition {
     what: "The partition table was written for a different sector size than the device has now.",
     why: "Some USB enclosures present a 512-byte drive with 4096-byte sectors, and some controllers do the \
           reverse. The GPT header is in the second sector, so it is not found if the sector size differs. An \
-          MBR is found, but its sector numbers are wrong by a factor of eight.",
+          MBR is still found, but its sector numbers are wrong by a factor of eight.",
     cost: "Partitions are missing or at the wrong position. The data seems lost, and a \"repair\" would \
            overwrite it.",
-    fix: "Connect the drive the way it was connected when it was partitioned. Otherwise, copy the data \
-          through a loop device with the table's sector size (losetup --sector-size), which writes nothing, \
-          or convert the table in place (straddle plan --convert-table).",
+    fix: "Connect the drive the way it was connected when it was partitioned. If the drive must stay where \
+          it is, copy the data through a loop device with the table's sector size (losetup --sector-size), \
+          which writes nothing. To convert the table in place instead, use straddle plan --convert-table.",
     sources: &[
         "UEFI specification 2.10, section 5.3",
         "parted and util-linux issue trackers: disks moved out of enclosures",
@@ -86,8 +86,8 @@ pub(super) const PROTECTIVE_MBR: Definition = Definition {
     why: "Either the MBR or the GPT was overwritten by wipefs, dd or a boot loader.",
     cost: "No partition is found, or different programs find different ones. The kernel reads a GPT only if \
            there is a protective MBR. Without a GPT, the disk seems to hold one large unknown partition.",
-    fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the \
-          partition table from a backup. If there are two tables, remove the leftover one.",
+    fix: "Rewrite the protective MBR (straddle plan --repair). If there is no GPT, restore the partition \
+          table from a backup. If there are two tables, remove the obsolete one.",
     sources: &["UEFI specification 2.10, section 5.2.3", "Linux block/partitions/efi.c, is_pmbr_valid"],
 };
 
@@ -99,8 +99,8 @@ pub(super) const HYBRID_DIFFERS: Definition = Definition {
     cost: "A system that uses the MBR (Windows in BIOS mode, a boot loader) reads and writes at the old \
            position, and overwrites whatever is there now.",
     fix: "Correct only that entry (sfdisk --label-nested dos -N ENTRY), or write a protective MBR if nothing \
-          needs the hybrid one (gdisk: x, n). Do not use sgdisk -h for a board that boots from this MBR, \
-          because sgdisk rebuilds all entries, may change their types and order, and clears the boot flag.",
+          needs the hybrid one (gdisk: x, n). If a board boots from this MBR, do not use sgdisk -h. That \
+          option rebuilds all entries, may change their types and order, and clears the boot flag.",
     sources: &[
         "sgdisk(8), --hybrid and --verify",
         "sfdisk(8), --label-nested",
@@ -169,7 +169,7 @@ pub(super) const PAST_2_32: Definition = Definition {
     title: "partition crosses sector 2^32",
     what: "An MBR partition starts before sector 2^32 and ends after it.",
     why: "Start and size are 32-bit numbers. The sum of start and size may need 33 bits, but some systems \
-          compute it in 32.",
+          compute the sum with only 32.",
     cost: "Linux supports such a partition. Other systems see a shorter partition, or wrap around and \
            overwrite the start of the disk.",
     fix: "Use a GPT.",
@@ -178,22 +178,22 @@ pub(super) const PAST_2_32: Definition = Definition {
 
 pub(super) const UNFINISHED_MOVE: Definition = Definition {
     title: "unfinished move or copy of partitions",
-    what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. The table \
-           holds a marker in place of the moved partitions. If another program has since written a new \
-           table, straddle looks for the journal in the usual places (before the end of the disk and before \
-           partitions). The finding is also reported for an interrupted copy to this disk (straddle realign \
-           --to, straddle apply --from). The first sector of the disk then holds a marker in place of the \
-           table.",
+    what: "A move of this disk's partitions (straddle realign, straddle apply) was interrupted. Until the \
+           move is finished, the table holds a marker in place of the moved partitions. If another program \
+           has written a new table, straddle searches for the journal before the end of the disk and before \
+           partitions. The finding is also reported for an interrupted copy to this disk (straddle realign \
+           --to, straddle apply --from). After an interrupted copy, the first sector of the disk holds a \
+           marker in place of the table.",
     why: "Part of the data is still at its old position, and part is at the new position. The journal \
           records which is which. With either the old or the new table in place, other programs could \
           overwrite data that is still needed.",
-    cost: "The partitions cannot be used until the move is finished. No data is lost, because the move can \
-           be completed or rolled back from the journal, and the source of a copy is unchanged.",
-    fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Until \
-          then, change nothing else on the disk. If another program has since replaced the \
-          partition table, add --restore-table FILE: the replacement is saved to FILE, and the move \
-          continues. To complete a copy, rerun the command that started it (straddle apply PLAN --from \
-          SOURCE --write TARGET).",
+    cost: "The partitions cannot be used until the move is finished. No data is lost, because the journal \
+           makes it possible to complete the move or roll it back. The source of a copy is unchanged.",
+    fix: "Run straddle resume TARGET, or straddle resume TARGET --rollback to restore the old layout. Change \
+          nothing else on the disk until the move is complete or rolled back. If another program has \
+          replaced the partition table, add --restore-table FILE. straddle then saves the replacement to \
+          FILE, and continues the move. To complete a copy, rerun the command that started it (straddle \
+          apply PLAN --from SOURCE --write TARGET).",
     sources: &["docs/realign.md"],
 };
 
@@ -205,10 +205,10 @@ pub(super) const CUT_SHORT: Definition = Definition {
           smaller disk. The superblock may also be left over from an earlier, larger partition with the same \
           start.",
     cost: "Some of the data may be in what looks like unallocated space, where a new partition, a move or a \
-           benchmark would destroy it. The kernel refuses to mount the file system, or accesses near its end \
-           fail. straddle does not write to such a disk.",
+           benchmark would destroy it. The kernel refuses to mount the file system, or reads and writes near \
+           its end fail. straddle does not write to such a disk.",
     fix: "If the contents are in use, grow the partition to their size, or shrink them (on a copy). If the \
-          contents are left over, erase their signatures with wipefs.",
+          contents are obsolete, erase their signatures with wipefs.",
     sources: &[
         "Linux fs/ext4/super.c, ext4_geometry_check",
         "LVM2 lib/metadata/pv_manip.c",
@@ -225,7 +225,7 @@ pub(super) const TABLE_INSIDE: Definition = Definition {
     cost: "Writing to the partition destroys the table. If an EBR is destroyed, its logical partition and \
            all later ones are lost.",
     fix: "Save the table (sfdisk --dump) and back up the partition. Then shrink the partition and its \
-          contents so that the partition ends before the structure, or recreate the table.",
+          contents until the table's structure is outside the partition, or recreate the table.",
     sources: &[
         "UEFI specification 2.10, sections 5.2 and 5.3",
         "https://github.com/util-linux/util-linux/issues/3925",

@@ -38,7 +38,7 @@ pub enum FetchError {
     TimedOut { limit: Duration },
     #[error("{host} did not respond in time")]
     Slow { host: String },
-    #[error("the check would fetch more than {limit}; download the image and check the file")]
+    #[error("the check would fetch more than {limit}; download the image, then check the downloaded file")]
     TooMuch { limit: ByteCount },
     #[error("unknown host {host}")]
     UnknownHost { host: String },

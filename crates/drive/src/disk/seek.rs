@@ -40,11 +40,13 @@ pub enum SeekError {
     #[error("{milliseconds} ms over {distance} tracks is not a possible seek time")]
     Time { distance: u32, milliseconds: f64 },
     #[error(
-        "a seek over {longer} tracks would take less time ({faster}) than one over {shorter} ({slower}); the \
-         average seek time may be too close to the track-to-track or full-stroke time"
+        "a seek over {longer} tracks would take less time ({faster}) than one over {shorter} ({slower}). \
+         Perhaps the average seek time is too close to the track-to-track or full-stroke time"
     )]
     Falling { shorter: u32, slower: Nanos, longer: u32, faster: Nanos },
-    #[error("each distance must be at least 1 and larger than the one before, but entry {index} is not")]
+    #[error(
+        "the distance in entry {index} must be at least 1, and larger than the distance in the previous entry"
+    )]
     Order { index: usize },
 }
 

@@ -192,7 +192,8 @@ pub enum Problem {
     #[error("neither copy of the GPT can be used (the primary is at byte {at}): {why}")]
     GptUnusable { at: ByteOffset, why: String },
     #[error(
-        "the backup GPT is at byte {at} instead of in the last block (byte {expected}), so the disk has grown"
+        "the backup GPT is at byte {at} instead of in the last block (byte {expected}); the disk has \
+         probably grown"
     )]
     GptBackupMisplaced { at: ByteOffset, expected: ByteOffset },
     #[error("the GPT was made for a larger disk, whose last block is at byte {at}")]
@@ -208,17 +209,17 @@ pub enum Problem {
     NoProtectiveMbr { at: ByteOffset },
     #[error(
         "entry {slot} of the hybrid MBR (byte {at}) lists bytes {start} to {end}, which are not a partition \
-         in the GPT, so systems that use the MBR see different partitions"
+         in the GPT; systems that use the MBR see different partitions"
     )]
     HybridDiffers { slot: u32, at: ByteOffset, start: ByteOffset, end: ByteOffset },
     #[error(
-        "the table (byte {at}) uses {table}-byte sectors, but the disk has {device}-byte ones, so other \
-         tools see no partition table or a wrong one"
+        "the table (byte {at}) uses {table}-byte sectors, but the disk has {device}-byte ones; other tools \
+         see no partition table, or a wrong one"
     )]
     OtherBlockSize { table: BlockSize, device: BlockSize, at: ByteOffset },
     #[error(
-        "the extended boot record at byte {at} links back to an earlier one, so logical partitions after \
-         this record cannot be found"
+        "the extended boot record at byte {at} links back to an earlier one, so later logical partitions \
+         cannot be found"
     )]
     EbrLoop { at: ByteOffset },
     /// An EBR links to, or lists, something outside the extended partition or the disk. A link that is still
@@ -229,8 +230,8 @@ pub enum Problem {
     )]
     EbrOutOfRange { at: ByteOffset, to: ByteOffset },
     #[error(
-        "the block at byte {at} should be an extended boot record, but it is unreadable or has no 0x55AA \
-         signature, so logical partitions after this block cannot be found"
+        "the block at byte {at} should be an extended boot record, but is unreadable or has no 0x55AA \
+         signature; later logical partitions cannot be found"
     )]
     EbrBadSignature { at: ByteOffset },
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
@@ -242,8 +243,8 @@ pub enum Problem {
     #[error("is past the end of the disk from byte {at} on")]
     OutOfRange { number: u32, at: ByteOffset },
     #[error(
-        "the {content} records a size of {recorded}, which is {} more than the space available, so its data \
-         may extend past the end of that space (byte {at})",
+        "the {content} records a size of {recorded}, {} more than the available space; its data may extend \
+         past the end of that space (byte {at})",
         .recorded.saturating_sub(*.len)
     )]
     CutShort { number: Option<u32>, content: Content, at: ByteOffset, recorded: ByteCount, len: ByteCount },

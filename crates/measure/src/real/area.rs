@@ -24,8 +24,8 @@ pub enum AreaError {
     Look { path: PathBuf, source: Box<dyn Error + Send + Sync> },
     #[error("{path}: has no partition table, so the unallocated space is unknown ({holds})", path = path.display())]
     NoTable { path: PathBuf, holds: &'static str },
-    #[error("{path}: the partition table is damaged or the contents of a partition extend past its end, so \
-             the unallocated space is unknown; for details: straddle check {command}", path = path.display(), command = quote_path(path))]
+    #[error("{path}: the unallocated space is unknown, because the partition table is damaged or a \
+             partition's contents extend past its end. For details, run straddle check {command}", path = path.display(), command = quote_path(path))]
     Damaged { path: PathBuf },
     #[error("{path}: has no unallocated area of {LEAST} bytes aligned to 1 MiB", path = path.display())]
     Full { path: PathBuf },

@@ -17,8 +17,8 @@ pub enum ApplyError {
     #[error("nothing was written, because {0}")]
     OtherDisk(String),
     #[error(
-        "nothing was written, because the backup was made of {path}, and this disk has no serial number to \
-         show that it is the same disk"
+        "nothing was written, because the backup belongs to {path}, and this disk has no serial number to \
+         prove that it is the same disk"
     )]
     Elsewhere { path: String },
     #[error(
@@ -60,8 +60,8 @@ pub enum ApplyError {
     #[error("nothing was written, because the new table would differ from the plan when read back: {0}")]
     WouldDiffer(String),
     #[error(
-        "nothing was written, because undo would lose data that was written to partition {partition} after \
-         the plan was applied ({size} bytes from byte {start} on have changed)"
+        "nothing was written, because undo would lose new data in partition {partition} ({size} bytes from \
+         byte {start} on have changed since the plan was applied)"
     )]
     WrittenSince { partition: u32, start: u64, size: u64 },
     #[error("the table was written, but {0}")]

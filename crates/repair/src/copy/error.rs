@@ -20,13 +20,13 @@ pub enum CopyError {
     #[error("the disk is not empty, but holds {}; to allow overwriting this, use --wipe", .0.join(", "))]
     NotEmpty(Vec<String>),
     #[error(
-        "nothing was written, because the copy would overwrite byte {at}, which is not zero and may be data; \
-         to allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
+        "nothing was written, because the copy would overwrite byte {at}, which is not zero and may be data. \
+         To allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     NotZero { at: ByteOffset },
     #[error(
         "nothing was written, because the copy would overwrite byte {at}, which cannot be read and may be \
-         data; to allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
+         data. To allow this, plan again with 'straddle realign SOURCE --to DISK --wipe'"
     )]
     Unknown { at: ByteOffset, source: ReadError },
     #[error("the disk is too small; the copy needs {needed} bytes, but the disk has only {}", .size.get())]
@@ -49,8 +49,8 @@ pub enum CopyError {
     )]
     SourceWritten(PathBuf),
     #[error(
-        "could not save the list of unreadable areas, so no partition table was written to the new disk; \
-         solve this, and run the same command again"
+        "could not save the list of unreadable areas, so no partition table was written to the new disk. \
+         Correct that error, then run the same command again"
     )]
     List(#[source] io::Error),
     #[error(
@@ -70,7 +70,7 @@ pub enum CopyError {
     Record(#[from] MoveError),
     #[error("cannot read the source or the new disk")]
     Read(#[from] ReadError),
-    #[error("byte {at} of the source cannot be read; to continue without it, use --skip-bad")]
+    #[error("byte {at} of the source cannot be read; to skip unreadable data, use --skip-bad")]
     Unreadable { at: ByteOffset, source: ReadError },
     #[error("cannot write byte {at}, so the copy is unfinished; run the same command again")]
     Write { at: ByteOffset, source: io::Error },

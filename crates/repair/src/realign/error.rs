@@ -88,7 +88,7 @@ pub enum RealignError {
     Immovable { number: u32, why: &'static str },
     #[error(
         "the move would overwrite data at byte {at}, which is outside all partitions (perhaps from a deleted \
-         partition, a boot loader or an earlier move); to allow this, use --wipe"
+         partition, a boot loader or an earlier move). To allow this, use --wipe"
     )]
     Occupied { at: ByteOffset },
     #[error("the disk is incomplete: {0}")]
@@ -211,8 +211,8 @@ pub enum MoveError {
     JournalFile { path: PathBuf, source: io::Error },
     #[error(
         "{}: nothing was written, because this file exists and may be the journal of an unfinished move. Do \
-         not remove the file; run 'straddle resume' with the same --journal, which resumes the move or \
-         identifies the file",
+         not remove the file; run 'straddle resume' with the same --journal. That command resumes the move \
+         or identifies the file",
         .0.display()
     )]
     JournalExists(PathBuf),

@@ -86,7 +86,9 @@ pub enum Refusal {
         "byte {offset}, length {length}: the request is not aligned to the {sector}-byte logical sectors"
     )]
     NotWholeSectors { offset: u64, length: u64, sector: u64 },
-    #[error("{length} bytes from byte {offset} would run past the end of the drive ({capacity} bytes)")]
+    #[error(
+        "byte {offset}, length {length}: the request extends past the end of the drive ({capacity} bytes)"
+    )]
     PastEnd { offset: u64, length: u64, capacity: u64 },
     #[error("the drive does not support discard")]
     NoDiscard,
