@@ -179,7 +179,8 @@ pub(crate) struct RealArguments {
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite data on the device without restoring it. Repeat the device name to confirm.
+    /// Overwrite data on the device, without restoring the data afterwards. Repeat the device name to
+    /// confirm.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
