@@ -183,7 +183,7 @@ pub(crate) enum Command {
     Drive(Box<DriveArguments>),
     /// Count the read-modify-writes of recorded I/O.
     Trace(Box<TraceArguments>),
-    /// Replay recorded I/O on a modelled drive, optionally shifted.
+    /// Replay recorded I/O, optionally shifted, on a modelled drive.
     Sim(Box<SimArguments>),
     /// Serve a modelled drive over NBD or to virtual machines.
     Serve(Box<ServeArguments>),
@@ -300,7 +300,8 @@ pub(crate) fn positive_size(text: &str) -> Result<ByteCount, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct FormatArguments {
-    /// Image format [default: detected]. Specify `raw` to treat the file itself as the disk.
+    /// Image format [default: detected]. Specify `raw` to skip detection and treat the file's bytes as the
+    /// disk's contents.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 }

@@ -36,15 +36,15 @@ Examples:
   straddle apply copy.json --from old.qcow2 --write new.img
                                           # from straddle realign --to
 
-Nothing is written if the target is in use, or if its size, partition table or
-serial number (if any) differs from that of the disk the plan was made for.
+Nothing is written to a target that is in use. Nothing is written unless the
+target's size, partition table and serial number (if any) match the plan.
 
-When a table is written, every byte is saved in the backup before it is
-overwritten. After a power cut, the disk has either the old table or the new.
-When partitions are moved, every byte is saved in the journal before it is
-overwritten. After a power cut, run 'straddle resume' to complete the move or
-roll it back. When a disk is copied, the source is only read. If the copy is
-interrupted, run the same command again.";
+Before a table is written, all bytes to be overwritten are saved in the backup.
+After a power cut, the disk has either the old table or the new one. When
+partitions are moved, all bytes to be overwritten are first saved in the
+journal. After a power cut, run 'straddle resume' to complete the move or roll
+it back. When a disk is copied, the source is opened read-only. To restart an
+interrupted copy, run the same command again.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", exit::help(MOVES)))]
@@ -61,7 +61,7 @@ pub(crate) struct ApplyArguments {
     #[command(flatten)]
     pub(crate) image: FormatArguments,
 
-    /// For table plans: save the bytes to be overwritten to this new file, on another disk [default:
+    /// For table plans: new file, on another disk, for a backup of the overwritten bytes [default:
     /// PLAN.undo].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) backup: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub(crate) struct ApplyArguments {
     #[command(flatten)]
     pub(crate) moves: MoveArguments,
 
-    /// For table plans: show what would be written, without writing it.
+    /// For table plans: show what would be written, without writing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -93,10 +93,10 @@ Examples:
   straddle undo plan.json.undo --write disk.img
   straddle undo plan.json.undo --write new.img --was /srv/disk.img    # renamed
 
-'straddle undo' also reverts an interrupted 'straddle apply'. It changes nothing
-in these cases:
+'straddle undo' also reverts an interrupted 'straddle apply'. 'straddle undo'
+changes nothing in these cases:
   the disk contains neither the original nor the written data
-  another part of its partition table has changed
+  another part of the partition table has changed
   the first MiB or last 64 KiB of a new partition has been written to
   the contents of a grown partition no longer fit into its old size
 A disk without a serial number is identified by its path.";
@@ -116,13 +116,12 @@ pub(crate) struct UndoArguments {
     #[command(flatten)]
     pub(crate) image: FormatArguments,
 
-    /// Path that the disk had when the backup was made, if the path has changed and the disk has no serial
-    /// number.
+    /// Former path of a disk without a serial number, if its path has changed since the backup.
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) was: Option<PathBuf>,
 
-    /// Revert the table even if a new or grown partition has been written to. The contents of that partition
-    /// are lost.
+    /// Revert the table even if a new or grown partition has been written to. The contents of the partition
+    /// are then lost.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -52,7 +52,7 @@ pub(crate) struct BenchArguments {
     pub(crate) workload: Option<Pattern>,
 
     /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'),
-    /// a file, or a block device. A file that does not exist is created, and removed afterwards.
+    /// a file, or a block device. A missing file is created for the run and removed afterwards.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
         required_unless_present = "restore")]
     pub(crate) target: Option<TargetSpec>,
@@ -60,23 +60,23 @@ pub(crate) struct BenchArguments {
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
     /// On a modelled drive, each offset is measured on a fresh instance of the drive. On a real drive, the
-    /// offsets take turns.
+    /// offsets are measured alternately, in short turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
-    /// Number of requests per run (on a real drive, per turn) [default: 1000 for random-write and
-    /// random-read, 50000 for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd; the
-    /// sequential workloads are limited by --time].
+    /// Number of requests per run (on a real drive, per turn). By default, sequential-write and
+    /// sequential-read are limited by --time instead [default: 1000 for random-write and random-read, 50000
+    /// for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Maximum duration of each run, in virtual time on a modelled drive [default: 60 for sequential-write
-    /// and sequential-read without --count].
+    /// Maximum duration of each run (in virtual time if the drive is modelled) [default: 60 for
+    /// sequential-write and sequential-read without --count].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<f64>,
 
     /// Size of each request [default: 1 MiB for dd, the indirection unit for random-write on a modelled SSD,
-    /// 4 KiB for the others].
+    /// 4 KiB otherwise].
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) size: Option<ByteCount>,
 
@@ -88,13 +88,13 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) stride: Option<ByteCount>,
 
-    /// For random-write and random-read: number of blocks to choose from at random [default: 200000000, or as
-    /// many as fit on the drive].
+    /// For random-write and random-read: number of blocks to choose from at random [default: 200000000, or
+    /// fewer on a smaller drive].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) blocks: Option<u64>,
 
-    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: the offset
-    /// itself on a modelled drive, as in the published program; 1 on a real drive].
+    /// Seed for the random positions and, on a real drive, for the order of the offsets [default: 1 on a real
+    /// drive; on a modelled drive, the offset itself, as in T. Miller's program].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u32>,
 
@@ -115,12 +115,12 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset, or of warm-up rounds on a real drive. Their results are
-    /// discarded [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
+    /// Number of warm-up runs at each offset or, on a real drive, of warm-up rounds. The results of the
+    /// warm-up are discarded [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each warm-up run uses a different seed or different positions. On a real drive,
-    /// each warm-up round measures every offset twice. --runtime does not include the warm-up or the runs
-    /// that determine --count.
+    /// On a modelled drive, each warm-up run uses its own seed or positions. On a real drive, each warm-up
+    /// round measures every offset twice. --runtime does not include the warm-up or the runs that determine
+    /// --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with = "restore")]
     pub(crate) warmup: Option<u32>,
@@ -129,7 +129,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = overhead)]
     pub(crate) host_overhead: u64,
 
-    /// Also write a bar chart of the results by offset to this file.
+    /// Also save a bar chart with the result of each offset to this file.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
@@ -155,11 +155,11 @@ pub(crate) struct RealArguments {
 
     /// Total size of the regions to measure, or size of the file to create [default: 256 MiB].
     ///
-    /// During the run, the contents of the regions are kept in memory and in the journal.
+    /// During the run, the original contents of the measured regions are kept in memory and in the journal.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) area: Option<ByteCount>,
 
-    /// Number of regions to measure, spread over the whole target [default: 8, or 1 in a file].
+    /// Number of regions to measure, spread over the whole target [default: 8, or 1 if the target is a file].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) regions: Option<u32>,
 
@@ -171,31 +171,32 @@ pub(crate) struct RealArguments {
     ]))]
     pub(crate) io: Option<Io>,
 
-    /// Use areas that hold data. Their contents are saved, written back unchanged, and verified at the end. The
-    /// target must not be in use.
+    /// Use areas that hold data. The original data is saved, written back unchanged, and verified at the end.
+    /// The target must not be in use.
     ///
-    /// Without this option, only the unallocated space between the partitions of an existing device or file
-    /// is written.
+    /// Without --used, bench writes only to the unallocated space between the partitions of an existing
+    /// device or file.
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Overwrite data on the device without restoring it. Repeat the device name to confirm.
+    /// Overwrite data on the device, without restoring the data afterwards. Repeat the device name to
+    /// confirm.
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// Write the samples to this new file as each round ends, one line of JSON per turn.
+    /// After each round, write its samples to this new file, as one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 
-    /// Directory for the journals, which hold the original contents until the end of the run [default:
-    /// ~/.local/state/straddle]. The directory must not be on the device being measured.
+    /// Directory for the journals, which hold the target's original contents until the end of the run
+    /// [default: ~/.local/state/straddle]. The directory must not be on the device being measured.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) journals: Option<PathBuf>,
 
-    /// Restore the contents saved by interrupted runs of bench and probe, and exit.
+    /// Restore the contents that interrupted runs of bench and probe have saved, then exit.
     ///
-    /// Bytes that have changed since they were saved are listed but not overwritten. If there are any, the
-    /// journal is kept, and the exit status is 4.
+    /// Bytes that have changed since they were saved are listed but not overwritten. If any bytes have
+    /// changed, the journal is kept, and the exit status is 4.
     #[arg(long, conflicts_with_all = ["workload", "target"])]
     pub(crate) restore: bool,
 

@@ -77,8 +77,8 @@ pub(crate) struct CheckArguments {
     /// Directories are searched recursively for files with the extension of an image format. Hidden files are
     /// skipped.
     ///
-    /// Only the necessary bytes are fetched from a server; --verbose and --json show how many. Credentials
-    /// for buckets are read from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// Only the necessary bytes are fetched from a server. The number of fetched bytes is shown by --verbose
+    /// and --json. Credentials for buckets are read from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
@@ -86,9 +86,9 @@ pub(crate) struct CheckArguments {
     /// Check the disks of a libvirt domain as its guest sees them. NAME is the name of a domain, the path of
     /// its XML file, or `all`. Can be repeated.
     ///
-    /// Domains are looked up with virsh. The format of each disk is taken from the XML. Without <blockio>,
-    /// the guest sees 512-byte sectors. --assume and --measured describe the storage that holds the disks.
-    /// Drives with removable media are skipped.
+    /// Domains are looked up with virsh. The image format of each disk is taken from the domain's XML. If the
+    /// XML has no <blockio>, the guest sees 512-byte sectors. --assume and --measured describe the storage
+    /// that holds the disks. Drives with removable media are skipped.
     #[arg(long = "domain", value_name = "NAME", value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["targets", "all", "sysroot", "format"])]
     pub(crate) domains: Vec<String>,
@@ -114,12 +114,12 @@ pub(crate) struct CheckArguments {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Assume this kind of drive, regardless of what a device reports: a sector format (512n, 512e or 4kn),
-    /// KEY=SIZE pairs, both (4kn,chunk=512KiB), or a modelled drive.
+    /// Assume this drive, whatever a device reports: a sector format (512n, 512e or 4kn), KEY=SIZE pairs,
+    /// both (4kn,chunk=512KiB), or a modelled drive.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
-    /// atomic-boundary. For RAID 5 and 6, specify the stripe (the chunk times the number of data disks) as
-    /// well. TARGET=TOPOLOGY applies only to that target, and can be repeated.
+    /// atomic-boundary. For RAID 5 and 6, also specify the stripe (chunk size times number of data disks).
+    /// TARGET=TOPOLOGY applies only to that target, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::topologies(crate::target::assumed),
         hide_possible_values = true)]
     pub(crate) assume: Vec<Assumed>,
@@ -129,14 +129,14 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "assume", value_parser = crate::measured::read)]
     pub(crate) measured: Option<Assume>,
 
-    /// Also report what each misalignment costs on this drive: a modelled drive, or a file saved by 'straddle
-    /// probe'. Images are checked for use on that drive, unless --assume specifies another one. With --page,
-    /// the cost on a modelled drive is for page-sized writes; on a modelled hard disk, each write is followed
-    /// by a flush. Modelling an SSD takes up to a minute.
+    /// Also report what each misalignment costs on a modelled drive, or on the drive measured in a file saved
+    /// by 'straddle probe'. Images are checked for use on DRIVE, unless --assume specifies another drive.
+    /// With --page, the cost on a modelled drive is that of page-sized writes. On a modelled hard disk, each
+    /// page-sized write is followed by a flush. Modelling an SSD takes up to a minute.
     #[arg(long, value_name = "DRIVE", value_parser = crate::measured::pricing)]
     pub(crate) cost: Option<Pricing>,
 
-    /// Look only for partition tables with this logical sector size [default: detected].
+    /// Look only for partition tables made for this logical sector size [default: detected].
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 
@@ -144,11 +144,11 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "BYTES", value_parser = page_size)]
     pub(crate) page: Option<ByteCount>,
 
-    /// Report whether this platform (azure or gce) accepts the format and size of an image.
+    /// Report whether this cloud platform (azure or gce) accepts the format and size of an image.
     #[arg(long = "for", value_name = "PLATFORM")]
     pub(crate) platform: Option<straddle_audit::Platform>,
 
-    /// Read a captured tree (DIR/sys, DIR/dev) instead of the running system.
+    /// Read a captured directory tree (DIR/sys, DIR/dev) instead of the running system.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) sysroot: Option<PathBuf>,
 
@@ -163,37 +163,37 @@ pub(crate) struct CheckArguments {
         value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Maximum time to wait for a block device or a server. A target that takes longer fails, without
-    /// delaying the others.
+    /// Maximum time to wait for a block device or a server. If a target takes longer, its check fails without
+    /// delaying the other targets.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
-    /// Leave disks in standby asleep. Such disks are reported as not checked, which does not affect the exit
-    /// status.
+    /// Leave disks in standby asleep. Disks in standby are reported as not checked, and do not affect the
+    /// exit status.
     ///
     /// The power state of a disk is queried with CHECK POWER MODE (SATA), or with TEST UNIT READY and REQUEST
-    /// SENSE (SCSI). Devices on top of a disk in standby are not read either. If the power state cannot be
-    /// queried, the target fails.
+    /// SENSE (SCSI). Disks in standby are not read, and neither are the devices on top of them. If a disk's
+    /// power state cannot be queried, the check of the disk fails.
     #[arg(long)]
     pub(crate) no_wake: bool,
 
-    /// Report only findings with these codes, separated by commas.
+    /// Report only findings with these codes (separated by commas).
     ///
     /// The status of a target and the exit status depend only on the reported findings. Partition verdicts
     /// and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
-    /// Omit findings with these codes, separated by commas, from the report, and ignore them in the status.
+    /// Leave findings with these codes (separated by commas) out of the report and the status.
     ///
     /// Partition verdicts and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) ignore: Vec<Code>,
 
-    /// Configuration file with findings to ignore, the reasons for ignoring them, and defaults for --assume,
-    /// --page and --fail-on [default: .straddle.toml in the current directory, if it exists].
+    /// Configuration file that lists findings to ignore, with reasons, and sets defaults for --assume, --page
+    /// and --fail-on [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with the reasons, and do not affect the status of a target or the exit
+    /// Ignored findings are listed with the reasons, but affect neither the status of a target nor the exit
     /// status. Partition verdicts do not change. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,
@@ -202,8 +202,8 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) no_config: bool,
 
-    /// Accept non-blank targets with unknown contents, and domain disks that this host cannot read. Without
-    /// this option, any such target or disk causes exit status 3.
+    /// Accept targets that hold unknown contents, and domain disks that this host cannot read. Without
+    /// --allow-unknown, targets with unknown contents and unreadable domain disks cause exit status 3.
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 

@@ -31,8 +31,8 @@ use crate::{output, output_file, target};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Instead of moving partitions in place, copy everything to this disk or image, with aligned starts.
-    /// TARGET, the source, is opened read-only.
+    /// Instead of moving partitions in place, copy everything to this disk or image, and align the partitions
+    /// there. TARGET, the source, is opened read-only.
     ///
     /// If the file does not exist, 'straddle apply' creates it as a sparse raw image.
     #[arg(long, value_name = "NEW", value_hint = clap::ValueHint::FilePath, value_parser = local_targets(),

@@ -67,7 +67,7 @@ pub(crate) enum Action {
     Show(ShowArguments),
     /// Recompute the fitted numbers of a drive from the published figures.
     Fit(FitArguments),
-    /// Rank the modelled drives by similarity to a shared probe result.
+    /// Rank the modelled drives by similarity to a result of 'straddle probe --share'.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare {
         /// File written by 'straddle probe --share'.

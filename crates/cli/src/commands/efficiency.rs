@@ -27,7 +27,7 @@ pub(crate) struct EfficiencyArguments {
     #[arg(long)]
     pub(crate) overhead: Option<u32>,
 
-    /// Bytes of error-correcting code per sector [default: 50, or 100 for more than 512 bytes].
+    /// Bytes of error-correcting code per sector [default: 50, or 100 if a sector holds more than 512 bytes].
     #[arg(long)]
     pub(crate) ecc: Option<u32>,
 

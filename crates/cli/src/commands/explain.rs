@@ -31,8 +31,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes, topics, modelled drives or error messages. Other words are searched for in the rules, the
-    /// topics and the FAQ [default: list all].
+    /// Codes, topics, modelled drives or error messages to explain. Other words are searched for in the
+    /// rules, the topics and the FAQ [default: list all].
     #[arg(value_name = "CODE|TOPIC", value_parser = Completed(|| Box::new(topics::names())), hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 
@@ -65,7 +65,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RMW_EXAMPLES)]
 pub(crate) struct RmwArguments {
-    /// Where on the device the first write starts, in bytes (31KiB) or 512-byte sectors (63s).
+    /// Start of the first write on the device, in bytes (31KiB) or 512-byte sectors (63s).
     #[arg(long, value_parser = place, value_name = "OFFSET")]
     pub(crate) offset: ByteCount,
 

@@ -54,8 +54,8 @@ Available to scripts in the guest:
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount,
   drop_caches    (bash scripts)
 
-The guest sees this machine's file system. What it writes there stays in
-memory. See docs/lab.md.
+The guest sees this machine's file system. What the guest writes to this file
+system stays in memory. See docs/lab.md.
 
 Exit status: that of the command, or
   2  invalid command line
@@ -72,12 +72,12 @@ pub struct LabArguments {
     #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
-    /// Start of the drive's only partition, in bytes (20KiB) or logical sectors (40s) [default: no partition
-    /// table]. Specify one value for all drives, or one per drive.
+    /// Start of the single partition on each drive, in bytes (20KiB) or logical sectors (40s) [default: no
+    /// partition table]. Specify one start for all drives, or one per drive.
     #[arg(long, value_name = "START", value_parser = partition_start)]
     pub start: Vec<Start>,
 
-    /// Size of the partitions [default: as large as the drives allow].
+    /// Size of each partition [default: as large as its drive allows].
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "start")]
     pub size: Option<ByteCount>,
 
@@ -95,8 +95,8 @@ pub struct LabArguments {
 
     /// Directory that the guest can write to, as $OUTPUT.
     ///
-    /// The guest, including its root user, cannot write anywhere else on this machine. In this directory, it
-    /// cannot create device nodes or set-user-ID files.
+    /// The guest, even as root, cannot write to any other directory of this machine. In this directory, the
+    /// guest cannot create device nodes or set-user-ID files.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
 
@@ -105,12 +105,12 @@ pub struct LabArguments {
     #[arg(long)]
     pub unconfined: bool,
 
-    /// Write every request to this file, as CSV for `straddle sim`.
+    /// Write a list of all requests to this file, as CSV for `straddle sim`.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
 
-    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle
-    /// trace`).
+    /// Write a recording to this file: the issue and completion of every request, in blktrace's format (see
+    /// `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
@@ -121,7 +121,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
-    /// Seed for the guest's random numbers and the initial position of the platters.
+    /// Seed for the guest's random numbers and for the initial position of the drives' platters.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
@@ -150,7 +150,8 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove directories left behind by killed runs, and exit. The next run would remove them anyway.
+    /// Remove directories left behind by killed runs, and exit. The next run would remove these directories
+    /// anyway.
     #[arg(long, exclusive = true)]
     pub clean: bool,
 
@@ -259,7 +260,7 @@ pub struct ServeArguments {
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
     pub target: TargetSpec,
 
-    /// Serve NBD at this address, unix:PATH or HOST:PORT. Can be repeated.
+    /// Serve NBD at this address (unix:PATH or HOST:PORT). Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
 
@@ -267,13 +268,13 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub vhost_user: Vec<PathBuf>,
 
-    /// Keep the contents in this file [default: in memory]. If the file does not exist, it is created;
-    /// otherwise it must be as large as the drive.
+    /// Keep the drive's contents in this file [default: in memory]. A missing file is created. An existing
+    /// file must be as large as the drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub store: Option<PathBuf>,
 
-    /// Record the issue and completion of every request to this file, in blktrace's format (see `straddle
-    /// trace`).
+    /// Write a recording to this file: the issue and completion of every request, in blktrace's format (see
+    /// `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
@@ -286,7 +287,8 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with = "speed")]
     pub no_delay: bool,
 
-    /// Cut the power at this request, or within a few milliseconds after it. Only durable data survives.
+    /// Cut the power shortly (at most a few milliseconds) after this number of requests. Only durable data
+    /// survives.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
@@ -298,7 +300,8 @@ pub struct ServeArguments {
     #[arg(long, value_enum, default_value_t = TearName::Garbage, value_name = "HOW")]
     pub tear: TearName,
 
-    /// Accept commands (stats, cut SEED, quit) on this socket (unix:PATH). Each reply is a line of JSON.
+    /// Accept commands (stats, cut SEED, quit) on this socket (unix:PATH). Each command is answered with a
+    /// line of JSON.
     #[arg(long, value_name = "ADDRESS")]
     pub control: Option<String>,
 
@@ -356,8 +359,8 @@ pub struct ReproduceArguments {
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
-    /// Run only the experiments that were published for this modelled drive. If there are none, run the
-    /// experiments of other drives on this drive, without a verdict.
+    /// Run only the experiments that were published for this modelled drive. If there are no such
+    /// experiments, run those of other drives on this drive, without a verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
     pub drive: Option<target::Drive>,
 
@@ -373,20 +376,20 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "model_only")]
     pub lab_only: bool,
 
-    /// Number of runs of each lab part, each with a different seed; the mean is reported [default: as in the
-    /// article].
+    /// Number of runs of each lab part [default: as in the article]. Each run has its own seed, and the mean
+    /// of the runs is reported.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
     /// Also run the lab parts with every plausible read-modify-write policy, to find the range of each figure
-    /// over all plausible firmware. Each guest is run once per policy. The other parts always report this
-    /// range.
+    /// over these policies. Each guest then runs once per policy. Parts that need no guest always report each
+    /// figure's range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Score each read-modify-write policy against all published figures of a drive, and choose one policy
-    /// for each drive. RESULT is the saved --json output of an earlier run (with --bands for lab parts).
-    /// Parts that no RESULT contains are run now if they need no guest.
+    /// Score each read-modify-write policy against all published figures of a drive, and choose the best
+    /// policy for each drive. RESULT is the saved --json output of an earlier run (with --bands for lab
+    /// parts). Parts that need no guest are run now, unless a RESULT contains them.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,
@@ -405,7 +408,7 @@ pub struct ReproduceArguments {
         conflicts_with_all = ["drive", "model_only", "list", "guests"])]
     pub on: Option<PathBuf>,
 
-    /// Repeat the name of the device to confirm that its data will be lost.
+    /// Repeat the name of the device to confirm the loss of its data.
     #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
     pub destroy_data: Option<PathBuf>,
 

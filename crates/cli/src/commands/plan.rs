@@ -38,10 +38,11 @@ Examples:
   straddle plan sdb --convert-table 512   # was in a 4096-byte enclosure
 
 PART is SIZE[,key=value...]. SIZE has the form 512MiB, 2048s (sectors), 25% (of
-the usable space) or rest. The keys are type, name, fs, start, role (primary,
-logical), uuid, number, attrs and boot, which takes no value. A type is linux,
-esp, bios, xbootldr, swap, root, root-arm64, usr, home, srv, var, tmp, raid,
-lvm, luks, msdata, msr, prep, zfs, a GUID, or an MBR type in hexadecimal.";
+the usable space) or rest (all remaining space). The keys are type, name, fs,
+start, role (primary, logical), uuid, number, attrs, and boot (without a value).
+A partition type is linux, esp, bios, xbootldr, swap, root, root-arm64, usr,
+home, srv, var, tmp, raid, lvm, luks, msdata, msr, prep, zfs, a GUID, or an MBR
+type in hexadecimal.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{PLAN_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
@@ -67,12 +68,12 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the partition's table
-    /// entry changes, not its contents. Can be repeated.
+    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the entry in the table
+    /// changes, not the contents of the partition. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]")]
     pub(crate) grow: Vec<Grow>,
 
-    /// Rewrite both copies of a GPT from the intact one.
+    /// Rewrite both copies of a GPT from the intact copy.
     #[arg(long)]
     pub(crate) repair: bool,
 
@@ -81,10 +82,10 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) relocate_backup: bool,
 
-    /// Convert a table made for another logical sector size to this size. Partitions stay at the same byte
-    /// offsets.
+    /// Convert the partition table from another logical sector size to this size. Partitions stay at the same
+    /// byte offsets.
     ///
-    /// Use this after moving a disk into or out of a USB enclosure.
+    /// Use --convert-table after moving a disk into or out of a USB enclosure.
     #[arg(
         long,
         value_name = "BYTES",
@@ -103,27 +104,27 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this size, rather than of 1 MiB and the erase block. Starts remain
-    /// aligned to the drive's other boundaries, such as those of its physical sectors.
+    /// Start partitions at multiples of this size, rather than of 1 MiB and the erase block. Partition starts
+    /// remain aligned to the drive's other boundaries, such as those of its physical sectors.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
     /// Erase the first 68 KiB of new partitions, and accept a disk that holds something other than a GPT or
     /// an MBR. The disk may hold a file system, another kind of table, firmware RAID metadata, or data where
-    /// the table will be written, such as a boot loader. The plan lists the contents that will be lost.
+    /// the table goes, such as a boot loader. The plan lists the contents that will be lost.
     #[arg(long)]
     pub(crate) wipe: bool,
 
-    /// Seed for new UUIDs, in hexadecimal [default: random]. The plan records it.
+    /// Seed for new UUIDs, in hexadecimal [default: random]. The plan records the seed.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<Seed>,
 
     #[command(flatten)]
     pub(crate) sectors: SectorArguments,
 
-    /// Logical sector size of an image [default: detected from its table, or 512].
+    /// Logical sector size of an image [default: detected from its partition table, or else 512].
     ///
-    /// With --convert-table: the sector size of the existing table, if it cannot be detected.
+    /// With --convert-table: the sector size of the existing table, if this size cannot be detected.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 

@@ -46,18 +46,19 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
 pub(crate) struct ProbeArguments {
     /// Drive to probe: a block device, a file, or a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see
-    /// 'straddle drive list'). On a device or file, only the unallocated space between partitions is
-    /// used, so one without a partition table needs --used.
+    /// 'straddle drive list'). On a device or file, only the unallocated space between partitions is used. A
+    /// device or file without a partition table needs --used.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true)]
     pub(crate) target: TargetSpec,
 
     /// Also probe areas that hold data. The target must not be in use.
     ///
-    /// The contents are preserved: every write puts back the bytes that were read from the same position.
+    /// The contents are preserved, because every write puts back the bytes that were read from the same
+    /// position.
     #[arg(long)]
     pub(crate) used: bool,
 
-    /// Directory for a journal with the original contents, preferably on another disk [default:
+    /// Directory for a journal with the target's original contents, preferably on another disk [default:
     /// ~/.local/state/straddle]. After a crash, 'straddle bench --restore' restores the contents from this
     /// journal.
     #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
@@ -67,7 +68,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, value_name = "BYTES", value_parser = positive_size, default_value_t = ByteCount::new(Budget::MAX_WRITE))]
     pub(crate) max_write: ByteCount,
 
-    /// Maximum duration, in virtual time on a modelled drive.
+    /// Maximum duration of the probe (in virtual time if the drive is modelled).
     #[arg(long, value_name = "SECONDS", default_value_t = Budget::MAX_TIME.seconds(), value_parser = crate::commands::bench::seconds)]
     pub(crate) time: f64,
 
@@ -80,8 +81,8 @@ pub(crate) struct ProbeArguments {
     pub(crate) save: Option<PathBuf>,
 
     /// Also write an anonymous version of the result to this file, for sharing or for 'straddle drive
-    /// compare'. The file includes the drive's size, what the drive reports and what was measured, but no
-    /// model name, serial number, path or host name (see `straddle schema probe-share`).
+    /// compare'. The file contains the drive's size, the values that the drive reports, and the measurements.
+    /// No model name, serial number, path or host name is included (see `straddle schema probe-share`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) share: Option<PathBuf>,
 

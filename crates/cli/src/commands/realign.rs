@@ -43,9 +43,9 @@ Examples:
   straddle apply copy.json --from old.qcow2 --write new.img
   straddle realign sda --at-boot          # the system's disk, at the next boot
 
-The new table becomes active once all data has been moved. An interruption
-before that, even a power cut, loses no data, because the journal holds the data
-that is being overwritten. The journal is kept in unallocated space on the disk.
+The new table becomes active once all data has been moved. If the move is
+interrupted, even by a power cut, no data is lost, because the journal holds the
+data that is being overwritten. The journal is in unallocated space on the disk.
 If the disk has too little unallocated space, run 'straddle apply' with
 --journal FILE, where FILE is on another disk.";
 
@@ -64,7 +64,7 @@ pub(crate) struct RealignArguments {
     #[arg(long, value_name = "NUMBER=START", value_parser = start_of)]
     pub(crate) start: Vec<(u32, Place)>,
 
-    /// Align to multiples of this size instead of 1 MiB.
+    /// Align partitions to multiples of this size instead of 1 MiB.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 
@@ -89,7 +89,7 @@ pub(crate) struct RealignArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Move the partitions at the next boot, before the root file system is mounted, or cancel such a move.
+    /// Move the partitions at the next boot (before the root file system is mounted), or cancel such a move.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "prepare", conflicts_with_all = ["assume", "measured", "format", "logical", "json"])]
     pub(crate) at_boot: Option<AtBoot>,
@@ -116,7 +116,7 @@ fn start_of(text: &str) -> Result<(u32, Place), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArguments {
-    /// File that holds the journal, on another disk [default: in unallocated space on the target].
+    /// Journal file, on a disk other than the target [default: unallocated space on the target].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
 
@@ -134,9 +134,10 @@ Examples:
                                           # another program wrote a table
 
 If the partition table has changed since the move stopped, nothing is written.
-With --restore-table, the changed table is saved ('straddle undo' restores it),
-the whole disk is searched for the journal, and the move is completed or rolled
-back. Data that the other program overwrote cannot be restored.
+With --restore-table, the changed table is first saved, so that 'straddle undo'
+can restore it. Then the whole disk is searched for the journal, and the move is
+completed or rolled back. Data that another program has overwritten cannot be
+restored.
 
 If a power cut has torn a sector of the table, the sector is restored from the
 journal.";
@@ -153,8 +154,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) rollback: bool,
 
     /// Continue even if another program has replaced the partition table since the move stopped. The
-    /// replacement table is saved to this new file, which must be on another disk. Also accept an older copy
-    /// of the journal, and data that has changed since the move stopped.
+    /// replacement table is saved to this new file, which must be on another disk. An older copy of the
+    /// journal is also accepted, and so is data that has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 

@@ -21,9 +21,9 @@ Examples:
   ssh web1 straddle check --json | straddle report - reports/
   straddle report reports/ --json | jq '.hosts[].host'
 
-On each host, run 'straddle check --json > HOST.json'. Add '--cost DRIVE' to
-include the cost of misalignment in the report. contrib/ansible has a role that
-collects the audits of all hosts.";
+On each host, run 'straddle check --json > HOST.json'. Add '--cost DRIVE' to the
+command to include the cost of misalignment in the report. contrib/ansible has a
+role that collects the audits of all hosts.";
 
 const STATUSES: &[(u8, &str)] = &[
     (0, "no findings, or only advice"),
@@ -38,8 +38,8 @@ pub(crate) struct ReportArguments {
     /// standard input.
     ///
     /// The host name is taken from the audit or, if it has none, from the file name. If a host has several
-    /// audits, the last one read is used. A file can contain several audits. Files that cannot be read are
-    /// skipped, and the exit status is 3.
+    /// audits, the last one that was read is used. A file can contain several audits. If a file cannot be
+    /// read, it is skipped, and the exit status is 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
 

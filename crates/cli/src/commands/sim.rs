@@ -44,8 +44,8 @@ op (R, W, F, D), offset and length (bytes). Other columns are ignored. Example:
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(crate::commands::trace::STATUSES)))]
 pub(crate) struct SimArguments {
-    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If no file
-    /// is called NAME, the files NAME.blktrace.0, NAME.blktrace.1 and so on are read.
+    /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If there is
+    /// no file TRACE, the files TRACE.blktrace.0, TRACE.blktrace.1 and so on are read.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -55,13 +55,13 @@ pub(crate) struct SimArguments {
     pub(crate) drive: target::Drive,
 
     /// Add this number of bytes (31KiB) or 512-byte sectors (63s) to every offset, as if the partition
-    /// started there. Separate several shifts with commas; the trace is replayed on a fresh drive for each.
-    /// --started-at is an alias.
+    /// started at OFFSET. Separate several shifts with commas. For each shift, the trace is replayed on a
+    /// fresh drive. --started-at is an alias.
     #[arg(long, alias = "started-at", value_name = "OFFSET", value_delimiter = ',', value_parser = place)]
     pub(crate) shift: Vec<ByteCount>,
 
-    /// Also replay without a shift, and report the ratio of the times. If --shift is not specified, the shift
-    /// is one logical sector.
+    /// Also replay without a shift, and report the ratio of the two times. If --shift is not specified, the
+    /// shift is one logical sector.
     #[arg(long)]
     pub(crate) compare: bool,
 
@@ -75,7 +75,7 @@ pub(crate) struct SimArguments {
     pub(crate) queue_depth: Option<u32>,
 
     /// Wrap requests past the end of the drive around to its beginning, preserving their alignment. Without
-    /// this option, such requests are an error.
+    /// --wrap, any request past the end is an error.
     #[arg(long)]
     pub(crate) wrap: bool,
 

@@ -45,9 +45,10 @@ Examples:
                                           # then straddle trace sdb.rec
 
 A write that covers only part of a sector or unit makes the drive read, modify
-and rewrite it. Each request is counted separately. Caches merge requests, so
-the figures are upper bounds. The figures of --merge-within are lower bounds: no
-cache that holds writes for at most TIME can write less.";
+and rewrite the whole sector or unit. Each request is counted separately. A
+cache would merge some requests, so the figures are upper bounds. The figures of
+--merge-within are lower bounds, because no cache that holds writes for at most
+TIME can write less.";
 
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
@@ -60,9 +61,9 @@ Examples:
   blkparse -i - < sdb.rec                 # every event
 
 Recording needs root and tracefs. The disk is not opened. Offsets are relative
-to the disk, even for a partition. Arrays (md) and mappings (device-mapper) have
-no queue of their own, so record the disks below them. Ctrl-C stops the
-recording and keeps what has been recorded.";
+to the start of the disk, even for a partition. Arrays (md) and mappings
+(device-mapper) have no queue of their own, so record the disks below them.
+Ctrl-C stops the recording and keeps what has been recorded.";
 
 const RECORD_STATUSES: &[(u8, &str)] = &[
     (0, "recording complete, or stopped with Ctrl-C"),
@@ -85,16 +86,16 @@ pub(crate) struct TraceArguments {
     #[arg(value_name = "TRACE", required = true, value_hint = clap::ValueHint::FilePath)]
     pub(crate) traces: Vec<PathBuf>,
 
-    /// Unit sizes to show, from 512 to 1MiB, separated by commas.
+    /// Unit sizes to show (from 512 bytes to 1 MiB), separated by commas.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = unit,
           default_value = "4KiB,8KiB,16KiB,32KiB,64KiB,1MiB")]
     pub(crate) unit: Vec<u64>,
 
-    /// Treat offsets as relative to a partition that starts here, in bytes (31KiB) or 512-byte sectors (63s).
+    /// Start of the partition that the offsets are relative to, in bytes (31KiB) or 512-byte sectors (63s).
     #[arg(long, value_name = "START", value_parser = place, default_value = "0")]
     pub(crate) started_at: ByteCount,
 
-    /// Also find, for each unit, the start with the fewest read-modify-writes.
+    /// Also find the partition start with the fewest read-modify-writes, for each unit size.
     #[arg(long)]
     pub(crate) best: bool,
 
@@ -106,7 +107,8 @@ pub(crate) struct TraceArguments {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
 
-    /// Also write the requests to a new file: a table (parquet, csv), or an I/O log for fio (fio or iolog).
+    /// Also save the requests in a new file, as a table (parquet or csv) or an I/O log for fio (fio or
+    /// iolog).
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: Vec<PathBuf>,
 
@@ -137,20 +139,20 @@ pub(crate) enum TraceAction {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
 pub(crate) struct RecordArguments {
-    /// Disk or partition to record. For a partition, its own requests and all flushes of the disk are
+    /// Disk or partition to record. For a partition, only its own requests and all flushes of its disk are
     /// recorded.
     #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) device: PathBuf,
 
-    /// Duration of the recording: 60s, 10m, 2h or 1d [default: until Ctrl-C].
+    /// Duration of the recording, such as 60s, 10m, 2h or 1d [default: until Ctrl-C].
     #[arg(long = "for", value_name = "TIME", value_parser = crate::commands::lab::duration)]
     pub(crate) limit: Option<Duration>,
 
-    /// New file to write the recording to.
+    /// New file for the recording.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) to: PathBuf,
 
-    /// Size of the kernel's buffer for each processor. Use a larger buffer if events are lost.
+    /// Size of the kernel's trace buffer for each processor. Use a larger buffer if events are lost.
     #[arg(long, value_name = "BYTES", value_parser = buffer, default_value = "4MiB")]
     pub(crate) buffer: ByteCount,
 
@@ -171,11 +173,11 @@ pub(crate) struct SourceArguments {
     ///
     /// Units of time are s, ms, us, ns and 100ns. Units of offset and length are bytes, sectors (of 512
     /// bytes), or blocks of a given size (4KiB). For op, list the values that mean read and write, and those
-    /// for discard and flush, if any. Columns that are not listed keep their default names and units.
+    /// that mean discard and flush, if any. Columns that are not listed keep their default names and units.
     #[arg(long, value_name = "MAP")]
     pub(crate) columns: Option<Columns>,
 
-    /// Event to count as a request in event traces (blktrace, blkparse, tracefs). Arrays (md) and mappings
+    /// Count this event as a request (in traces of blktrace, blkparse and tracefs). Arrays (md) and mappings
     /// (device-mapper) have only queue events.
     #[arg(long, value_name = "EVENT", default_value = "issue",
         value_parser = known(&Event::ALL, |event| event.name().into()))]
