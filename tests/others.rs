@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use straddle_device::shown::quote_path;
 use tools::{Dir, STRADDLE, output, present, transcript};
 
-const SIZE: u64 = 8 << 20;
+const SIZE: u64 = 16 << 20;
 
 /// An image full of bytes that no other program writes.
 fn image(dir: &Dir, name: &str) -> (PathBuf, Vec<u8>) {
@@ -276,7 +276,7 @@ fn owner_writes(dir: &Dir, start: &dyn Fn(&Path) -> Command, cut: bool) -> (Path
     let child = begun(start(&path).spawn().unwrap(), dir);
     // Larger than what a run can overwrite before it notices.
     let at: u32 = 1 << 20;
-    let theirs = vec![0xEE; 4 << 20];
+    let theirs = vec![0xEE; 12 << 20];
     if cut {
         owner.set_len(SIZE / 2).unwrap();
     } else {

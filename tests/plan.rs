@@ -467,7 +467,7 @@ fn the_kernel_takes_the_table_and_a_disk_in_use_is_left_alone() {
             assert_eq!(listed("left"), ["0"], "{said}");
         }
         assert!(said.contains("vda1 is mounted at") && said.contains("refused 4\nstill 2\n"), "{said}");
-        assert!(said.contains("lose data that was written") && said.contains("written 4\nleft 0"), "{said}");
+        assert!(said.contains("lose new data") && said.contains("written 4\nleft 0"), "{said}");
     }
 }
 

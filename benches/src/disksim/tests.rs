@@ -330,7 +330,7 @@ fn what_is_wrong_is_reported_with_file_and_line() {
         ),
         ("Full seek curve = made_up.seek", "Full seek curve = other.seek", "cannot read other.seek"),
         ("2, 1.5, 0.1", "two, 1.5", "made_up.seek:3: \"two, 1.5\" is not a distance, a time"),
-        ("2, 1.5, 0.1", "1, 1.5", "made_up.seek: the seek times: each distance must be at least 1"),
+        ("2, 1.5, 0.1", "1, 1.5", "made_up.seek: the seek times: the distance in entry 1 must be at least 1"),
         ("defects = [] },", "defects = [ 1 ] },", "made_up.model:18: defects = a list of 1: must be pairs"),
         (
             "Block count = 350",
