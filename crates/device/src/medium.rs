@@ -19,7 +19,7 @@ pub enum ReadError {
     PastEnd { at: ByteOffset, want: usize, len: u64 },
     #[error("byte {at} is not on this medium")]
     Unmapped { at: ByteOffset },
-    #[error("cannot read byte {at} of the disk in the image")]
+    #[error("cannot read byte {at} of the image's virtual disk")]
     Image {
         at: ByteOffset,
         #[source]

@@ -39,7 +39,7 @@ pub enum OpenError {
     NotATarget(&'static str),
     #[error("is a directory, not a block device or an image file; name the files in the directory instead")]
     Directory,
-    #[error("is empty (0 bytes), so there is nothing to check")]
+    #[error("is empty (0 bytes)")]
     Empty,
     #[error("has no medium, or its medium cannot be read")]
     NoMedium,

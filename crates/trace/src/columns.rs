@@ -46,7 +46,7 @@ pub enum ColumnsError {
     Form { part: String },
     #[error("unknown quantity {name:?}; use time, op, offset, length or volume")]
     Quantity { name: String },
-    #[error("{unit:?} is not a unit of {quantity}; {known}")]
+    #[error("{unit:?} is not valid for {quantity}; {known}")]
     Unit { unit: String, quantity: &'static str, known: &'static str },
     #[error("{quantity} is specified twice")]
     Twice { quantity: &'static str },

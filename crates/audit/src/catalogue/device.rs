@@ -125,8 +125,8 @@ pub(super) const GUEST_SHOWN_SMALLER: Definition = Definition {
     title: "the guest sees smaller sectors than the storage has",
     what: "A virtual machine's disk reports smaller physical sectors than its storage has.",
     why: "Unless libvirt's <blockio> specifies other sizes, QEMU reports 512-byte logical and physical \
-          sectors to the guest, regardless of the storage. Programs in the guest choose the sizes of their \
-          blocks to suit the reported sectors. For example, cryptsetup creates LUKS2 with 4096-byte sectors \
+          sectors to the guest, regardless of the storage. Programs in the guest choose their block sizes to \
+          match the reported sector size. For example, cryptsetup creates LUKS2 with 4096-byte sectors \
           only if the disk reports such sectors.",
     cost: "Each small write needs a read-modify-write, in the drive (advice) or, if the guest's logical \
            sector is smaller than the host's, on the host (a warning). In partitions aligned to 1 MiB, \

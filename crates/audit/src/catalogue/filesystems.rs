@@ -102,7 +102,7 @@ pub(super) const PAGE_NOT_ATOMIC: Definition = Definition {
            pages by writing every page twice.",
     fix: "Keep the database's protection against torn pages enabled. If the file system is the only \
           obstacle, use ext4 with page-sized clusters (mkfs.ext4 -b 4096 -O bigalloc -C 16384). Linux 6.16 \
-          and later write page-sized clusters atomically if the device supports atomic writes.",
+          and later can write such clusters atomically if the device supports atomic writes of that size.",
     sources: &[
         "Linux Documentation/ABI/stable/sysfs-block, atomic_write_unit_max_bytes",
         "MySQL documentation, innodb_doublewrite",

@@ -23,7 +23,7 @@ pub(super) const PV_DATA_STRADDLES: Definition = Definition {
     what: "The first extent of an LVM physical volume (pe_start) does not start on a physical sector \
            boundary of the disk.",
     why: "All extents, and therefore all logical volumes, are located relative to pe_start. LVM before \
-          2.02.73 started the extents at 192 KiB and accepted odd alignments. pvcreate relies on the values \
+          2.02.73 started the extents at 192 KiB and accepted any alignment. pvcreate relies on the values \
           that the device reports, which may be wrong.",
     cost: "Every block on every logical volume spans two sectors (see S001).",
     fix: "Recreate the physical volume with pvcreate --dataalignment 1m and restore the data, or move the \

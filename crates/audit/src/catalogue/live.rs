@@ -15,9 +15,8 @@ pub(super) const VIEWS_DISAGREE: Definition = Definition {
 pub(super) const UNREADABLE: Definition = Definition {
     title: "cannot be read",
     what: "The drive returns errors when the table or the contents of a partition are read.",
-    why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone. The \
-          alignment of unreadable contents is not checked.",
-    cost: "Possibly data loss.",
+    why: "A sector is bad, a cable or enclosure is faulty, or the device below a mapping is gone.",
+    cost: "Possibly data loss. The alignment of contents that cannot be read is not checked.",
     fix: "First save everything that is still readable (ddrescue). Then check the kernel's messages (dmesg) \
           and the drive's health (smartctl -a).",
     sources: &["read(2), EIO", "ddrescue(1)"],

@@ -124,7 +124,7 @@ pub(crate) struct PlanArguments {
 
     /// Logical sector size of an image [default: detected from its partition table, or else 512].
     ///
-    /// With --convert-table: the sector size of the existing table, if this size cannot be detected.
+    /// With --convert-table: the sector size of the existing table, if it cannot be detected.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub(crate) logical: Option<BlockSize>,
 

@@ -153,8 +153,8 @@ pub(crate) struct ResumeArguments {
     #[arg(long)]
     pub(crate) rollback: bool,
 
-    /// Continue even if another program has replaced the partition table since the move stopped. The
-    /// replacement table is saved to this new file, which must be on another disk. An older copy of the
+    /// Continue even if another program has replaced the partition table since the move stopped. The other
+    /// program's table is first saved to this new file, which must be on another disk. An older copy of the
     /// journal is also accepted, and so is data that has changed since the move stopped.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,

@@ -55,7 +55,7 @@ pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could 
 const RECORD_EXAMPLES: &str = "\
 Examples:
   straddle trace record /dev/sdb --for 60s --to sdb.rec
-  straddle trace sdb.rec --best           # count its read-modify-writes
+  straddle trace sdb.rec --best           # find the best start
   straddle sim sdb.rec --drive qlc-16k    # replay it on a modelled drive
   straddle trace record /dev/sdb1 --to sdb1.rec       # until Ctrl-C
   blkparse -i - < sdb.rec                 # every event
@@ -120,7 +120,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 
-    /// Also show the lengths of writes, and their starts within 4 KiB blocks.
+    /// Also show how long the writes are, and where they start within 4 KiB blocks.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 

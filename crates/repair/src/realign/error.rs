@@ -161,13 +161,13 @@ pub enum Ending {
     )]
     Unsettled,
     #[error(
-        "the move is complete, and the new table is active; only the journal, which is no longer needed, \
-         could not be removed"
+        "the move is complete, and the new table is active, but the journal could not be removed; it is no \
+         longer needed"
     )]
     CompleteWithJournal,
     #[error(
-        "the old layout and its contents are restored; only the journal, which is no longer needed, could \
-         not be removed"
+        "the old layout and its contents are restored, but the journal could not be removed; it is no longer \
+         needed"
     )]
     BackWithJournal,
 }
