@@ -83,8 +83,8 @@ pub(super) const OFF_IO_MIN: Definition = Definition {
           size is larger than the physical sector if the device is an array (which reports its chunk) or \
           maps addresses in larger units. dm-thin allocates and copies whole chunks, but writing part of a \
           chunk causes no read.",
-    cost: "A request meant to cover one unit covers parts of two. A misaligned request makes a RAID access \
-           two members (see S005 for figures), and makes an SSD read and rewrite two units.",
+    cost: "A request meant to cover one unit covers parts of two. A RAID then has to access two members \
+           (see S005 for figures), and an SSD has to read and rewrite two units.",
     fix: "Start at a multiple of that size; 1 MiB usually works.",
     sources: &[
         "Documentation/ABI/stable/sysfs-block, queue/minimum_io_size",
