@@ -455,10 +455,12 @@ fn consequence(report: &Report) -> String {
         let kind = if report.proof.is_some() { "durable" } else { "sustained" };
         text += &match is_flash(report) {
             true => format!(
-                " A misaligned {kind} write takes {ratio:.2} times as long, and writes twice the bytes to flash."
+                " A misaligned {kind} write takes {ratio:.2} times as long, and writes twice the bytes to \
+                 flash."
             ),
             false => format!(
-                " Without seeks, misaligned {kind} writes take {ratio:.2} times as long as aligned ones; with seeks, the ratio is smaller."
+                " Without seeks, misaligned {kind} writes take {ratio:.2} times as long as aligned ones; \
+                 with seeks, the ratio is smaller."
             ),
         };
     }

@@ -97,9 +97,10 @@ fn grain(plan: &Plan, explain: bool) -> String {
     let of_array = |c: &&Considered| matches!(&*c.name, "RAID chunk" | "stripe");
     let array: Vec<String> = taken().filter(of_array).map(|c| format!("{} of {}", c.name, c.size)).collect();
     let fits = if array.is_empty() { String::new() } else { format!("; this fits the {}", array.join(", ")) };
-    let stripe = match array[..] {
-        [ref only] if only.starts_with("RAID chunk") => "; for RAID 5 or 6, also specify the stripe",
-        _ => "",
+    let is_taken = |name: &str| taken().any(|considered| considered.name == name);
+    let stripe = match is_taken("RAID chunk") && !is_taken("stripe") {
+        true => "; for RAID 5 or 6, also specify the stripe",
+        false => "",
     };
     format!("{what}{fits}{stripe} (--explain shows why)")
 }
