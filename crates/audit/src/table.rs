@@ -115,7 +115,7 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
             None => (other.unwrap_or_else(|| Fix::advice(advice)), None),
         };
     }
-    let of_rule = |rule: &Rule| Fix::advice(as_clause(rule.fix));
+    let of_rule = |rule: &Rule| Fix::advice(as_clause(&rule.fix));
     let fix = match problem {
         Problem::OtherBlockSize { table, device, .. } => return other_size(context, *table, *device),
         Problem::CutShort { number: None, .. } => Fix::advice(

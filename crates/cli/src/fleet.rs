@@ -230,7 +230,7 @@ impl Fleet {
     }
 
     fn title<'a>(&'a self, code: &str) -> &'a str {
-        let own = straddle_audit::rule(code).map(|rule| rule.title);
+        let own = straddle_audit::rule(code).map(|rule| rule.title.as_str());
         own.or_else(|| self.titles.get(code).map(String::as_str)).unwrap_or_default()
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::Code;
 
@@ -91,20 +92,21 @@ pub enum About {
 }
 
 /// The text of a rule, which `straddle explain` prints.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The finding in a few words.
-    pub title: &'static str,
+    pub title: String,
     /// What the problem is.
-    pub what: &'static str,
+    pub what: String,
     /// What causes the problem.
-    pub why: &'static str,
+    pub why: String,
     /// What the problem costs.
-    pub cost: &'static str,
+    pub cost: String,
     /// How to fix the problem.
-    pub fix: &'static str,
+    pub fix: String,
     /// The sources in which the problem is documented.
-    pub sources: &'static [&'static str],
+    pub sources: Vec<String>,
 }
 
 /// What defines a rule: its permanent code, and everything that `straddle explain` prints about it.
@@ -119,15 +121,26 @@ pub struct Rule {
     /// What it examines.
     #[serde(skip)]
     pub about: About,
-    #[serde(flatten)]
-    pub(super) definition: &'static Definition,
+    #[serde(flatten, serialize_with = "read")]
+    #[schemars(with = "Definition")]
+    pub(super) definition: LazyLock<Definition>,
+}
+
+/// Reads the text of a rule when it is first needed.
+pub(super) fn parsed(text: &str) -> Definition {
+    // A test reads every text.
+    toml::from_str(text).unwrap_or_default()
+}
+
+fn read<S: Serializer>(definition: &LazyLock<Definition>, serializer: S) -> Result<S::Ok, S::Error> {
+    definition.serialize(serializer)
 }
 
 impl Deref for Rule {
     type Target = Definition;
 
     fn deref(&self) -> &Definition {
-        self.definition
+        &self.definition
     }
 }
 

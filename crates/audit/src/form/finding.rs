@@ -68,7 +68,7 @@ impl FindingReport {
         Self {
             code: finding.rule.code,
             severity: finding.severity,
-            title: finding.rule.title,
+            title: &finding.rule.title,
             partition: finding.subject.into(),
             layer: finding.way(),
             at: finding.at,

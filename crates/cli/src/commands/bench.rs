@@ -118,7 +118,7 @@ pub(crate) struct BenchArguments {
     /// Number of warm-up runs at each offset or, on a real drive, of warm-up rounds. The results of the
     /// warm-up are discarded [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each warm-up run uses its own seed or positions. On a real drive, each warm-up
+    /// On a modelled drive, each warm-up run uses a different seed or different positions. On a real drive, each warm-up
     /// round measures every offset twice. --runtime does not include the warm-up or the runs that determine
     /// --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),

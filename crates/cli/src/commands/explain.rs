@@ -206,11 +206,11 @@ fn explained(subjects: &[Subject]) -> String {
 
 fn rule_text(rule: &Rule) -> String {
     let mut text = headed(&format!("{}: {} ({})", rule.code, rule.title, rule.severity), [].iter());
-    for (name, body) in [("What", rule.what), ("Fix", rule.fix), ("Cost", rule.cost), ("Why", rule.why)] {
+    for (name, body) in [("What", &rule.what), ("Fix", &rule.fix), ("Cost", &rule.cost), ("Why", &rule.why)] {
         let _ = writeln!(text, "\n{}\n{}", paint(style::HEADING, name), wrap(body, "  "));
     }
     let _ = writeln!(text, "\n{}", paint(style::HEADING, "Sources"));
-    for source in rule.sources {
+    for source in &rule.sources {
         let _ = writeln!(text, "{}", wrap(source, "  "));
     }
     text

@@ -43,9 +43,9 @@ fn documents() -> &'static [Document] {
     static DOCUMENTS: OnceLock<Vec<Document>> = OnceLock::new();
     DOCUMENTS.get_or_init(|| {
         let rules = RULES.iter().map(|rule| Document {
-            found: Found { subject: Subject::Rule(rule), name: rule.code.as_str(), title: rule.title },
-            names: split([rule.code.as_str(), rule.title]),
-            text: split([rule.what, rule.why, rule.cost, rule.fix]),
+            found: Found { subject: Subject::Rule(rule), name: rule.code.as_str(), title: &rule.title },
+            names: split([rule.code.as_str(), &rule.title]),
+            text: split([&rule.what, &rule.why, &rule.cost, &rule.fix]),
         });
         let topics = all().iter().map(|topic| Document {
             found: Found { subject: Subject::Topic(topic.into()), name: &topic.name, title: &topic.title },

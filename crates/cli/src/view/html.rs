@@ -301,8 +301,8 @@ fn rules(digest: &Digest<'_>) -> String {
     }
     let mut text = table.section("By rule");
     for rule in digest.rules.iter().filter_map(|row| straddle_audit::rule(row.code)) {
-        let _ = writeln!(text, "<h3 id=\"{0}\">{0}: {1}</h3>", rule.code, escaped(rule.title));
-        let parts = [("", rule.what), ("Why: ", rule.why), ("Cost: ", rule.cost), ("Fix: ", rule.fix)];
+        let _ = writeln!(text, "<h3 id=\"{0}\">{0}: {1}</h3>", rule.code, escaped(&rule.title));
+        let parts = [("", &rule.what), ("Why: ", &rule.why), ("Cost: ", &rule.cost), ("Fix: ", &rule.fix)];
         parts.iter().for_each(|(name, part)| text += &paragraph(&format!("{name}{part}"), ""));
     }
     text
