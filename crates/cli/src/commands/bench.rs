@@ -52,7 +52,7 @@ pub(crate) struct BenchArguments {
     pub(crate) workload: Option<Pattern>,
 
     /// Drive to measure: a modelled drive (NAME, NAME,OPTION or drive:FILE.toml; see 'straddle drive list'),
-    /// a file, or a block device. A missing file is created for the run and removed afterwards.
+    /// a file, or a block device. A file that does not exist is created for the run and removed afterwards.
     #[arg(value_name = "TARGET", value_parser = targets(), hide_possible_values = true,
         required_unless_present = "restore")]
     pub(crate) target: Option<TargetSpec>,
@@ -60,13 +60,13 @@ pub(crate) struct BenchArguments {
     /// Offsets to measure, in logical sectors past --start: an inclusive range (0..7), a list (0,1,7), or both.
     ///
     /// On a modelled drive, each offset is measured on a fresh instance of the drive. On a real drive, the
-    /// offsets are measured alternately, in short turns.
+    /// offsets are measured in short, alternating turns.
     #[arg(long, value_name = "LIST", default_value = "0..7")]
     pub(crate) offsets: Offsets,
 
     /// Number of requests per run (on a real drive, per turn). By default, sequential-write and
-    /// sequential-read are limited by --time instead [default: 1000 for random-write and random-read, 50000
-    /// for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd].
+    /// sequential-read are limited by --time, not by --count [default: 1000 for random-write and random-read,
+    /// 50000 for random-write on a modelled SSD, 32768 for strided-write, 1024 for dd].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
@@ -115,12 +115,12 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Number of warm-up runs at each offset or, on a real drive, of warm-up rounds. The results of the
+    /// Number of warm-up runs at each offset (on a real drive: number of warm-up rounds). The results of the
     /// warm-up are discarded [default: 0; on a modelled SSD, enough writes to fill its buffer twice].
     ///
-    /// On a modelled drive, each warm-up run uses a different seed or different positions. On a real drive, each warm-up
-    /// round measures every offset twice. --runtime does not include the warm-up or the runs that determine
-    /// --count.
+    /// On a modelled drive, warm-up runs and measured runs access different positions. On a real drive, each
+    /// warm-up round measures every offset twice. --runtime does not include the warm-up or the runs that
+    /// determine --count.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000),
         conflicts_with = "restore")]
     pub(crate) warmup: Option<u32>,
@@ -184,7 +184,7 @@ pub(crate) struct RealArguments {
     #[arg(long, value_name = "DEVICE", conflicts_with = "used")]
     pub(crate) destroy_data: Option<String>,
 
-    /// After each round, write its samples to this new file, as one line of JSON per turn.
+    /// Write the samples to this new file after each round, as one line of JSON per turn.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) export: Option<PathBuf>,
 

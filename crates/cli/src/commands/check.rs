@@ -77,8 +77,8 @@ pub(crate) struct CheckArguments {
     /// Directories are searched recursively for files with the extension of an image format. Hidden files are
     /// skipped.
     ///
-    /// Only the necessary bytes are fetched from a server. The number of fetched bytes is shown by --verbose
-    /// and --json. Credentials for buckets are read from the environment (AWS_*, GOOGLE_*, AZURE_*).
+    /// Only the necessary bytes are fetched from a server. --verbose and --json show the number of bytes
+    /// fetched. Credentials for buckets are read from the environment (AWS_*, GOOGLE_*, AZURE_*).
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath,
         value_parser = PathBufValueParser::new().map(Subject::parse))]
     pub(crate) targets: Vec<Subject>,
@@ -118,8 +118,8 @@ pub(crate) struct CheckArguments {
     /// both (4kn,chunk=512KiB), or a modelled drive.
     ///
     /// The keys are logical, physical, offset, io-min, io-opt, iu, chunk, stripe, erase, atomic and
-    /// atomic-boundary. For RAID 5 and 6, also specify the stripe (chunk size times number of data disks).
-    /// TARGET=TOPOLOGY applies only to that target, and can be repeated.
+    /// atomic-boundary. For RAID 5 and 6, also specify the stripe (chunk size times the number of data
+    /// disks). TARGET=TOPOLOGY applies only to that target, and can be repeated.
     #[arg(long, value_name = "TOPOLOGY", value_parser = crate::target::topologies(crate::target::assumed),
         hide_possible_values = true)]
     pub(crate) assume: Vec<Assumed>,
@@ -163,8 +163,8 @@ pub(crate) struct CheckArguments {
         value_parser = target::backing_files())]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// Maximum time to wait for a block device or a server. If a target takes longer, its check fails without
-    /// delaying the other targets.
+    /// Maximum time to wait for a block device or a server. If the limit is exceeded, the check of that
+    /// target fails, and the other targets are not delayed.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds)]
     pub(crate) time_limit: u64,
 
@@ -184,7 +184,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
     pub(crate) only: Vec<Code>,
 
-    /// Leave findings with these codes (separated by commas) out of the report and the status.
+    /// Exclude findings with these codes (separated by commas) from the report and the exit status.
     ///
     /// Partition verdicts and unreadable data (S081) are always reported.
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = rule_code(), hide_possible_values = true)]
@@ -193,7 +193,7 @@ pub(crate) struct CheckArguments {
     /// Configuration file that lists findings to ignore, with reasons, and sets defaults for --assume, --page
     /// and --fail-on [default: .straddle.toml in the current directory, if it exists].
     ///
-    /// Ignored findings are listed with the reasons, but affect neither the status of a target nor the exit
+    /// Ignored findings are listed with their reasons, but affect neither the status of a target nor the exit
     /// status. Partition verdicts do not change. S047 and S081 cannot be ignored.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "no_config")]
     pub(crate) config: Option<PathBuf>,

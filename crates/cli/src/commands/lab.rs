@@ -54,8 +54,8 @@ Available to scripts in the guest:
   measure NAME COMMAND..., make_file_system NAME, mount_it NAME, unmount,
   drop_caches    (bash scripts)
 
-The guest sees this machine's file system. What the guest writes to this file
-system stays in memory. See docs/lab.md.
+The guest sees this machine's file system. The guest's changes to this file
+system are kept in memory only. See docs/lab.md.
 
 Exit status: that of the command, or
   2  invalid command line
@@ -109,7 +109,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
 
-    /// Write a recording to this file: the issue and completion of every request, in blktrace's format (see
+    /// Record the issue and completion of every request in this file, in blktrace's format (see
     /// `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
@@ -125,7 +125,7 @@ pub struct LabArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Multiply the time charged for processor use by FACTOR (see docs/lab.md).
+    /// Multiply the processor time charged to the guest by FACTOR (see docs/lab.md).
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = number(0.0..=1000.0))]
     pub cpu: f64,
 
@@ -268,12 +268,12 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath)]
     pub vhost_user: Vec<PathBuf>,
 
-    /// Keep the drive's contents in this file [default: in memory]. A missing file is created. An existing
-    /// file must be as large as the drive.
+    /// Keep the drive's contents in this file [default: in memory]. The file is created if it does not exist.
+    /// An existing file must be as large as the drive.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = local_paths())]
     pub store: Option<PathBuf>,
 
-    /// Write a recording to this file: the issue and completion of every request, in blktrace's format (see
+    /// Record the issue and completion of every request in this file, in blktrace's format (see
     /// `straddle trace`).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub record: Option<PathBuf>,
@@ -287,8 +287,7 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with = "speed")]
     pub no_delay: bool,
 
-    /// Cut the power shortly (at most a few milliseconds) after this number of requests. Only durable data
-    /// survives.
+    /// Cut the power within a few milliseconds after this number of requests. Only durable data survives.
     #[arg(long, value_name = "REQUESTS")]
     pub cut_after: Option<u64>,
 
@@ -359,8 +358,8 @@ pub struct ReproduceArguments {
     #[arg(value_name = "EXPERIMENT", value_parser = Completed(|| Box::new(EXPERIMENTS.into_iter())), hide_possible_values = true)]
     pub experiments: Vec<String>,
 
-    /// Run only the experiments that were published for this modelled drive. If there are no such
-    /// experiments, run those of other drives on this drive, without a verdict.
+    /// Run each experiment only on this modelled drive. Experiments that were published only for other drives
+    /// get no verdict.
     #[arg(long, value_name = "NAME", value_parser = target::drives(), hide_possible_values = true)]
     pub drive: Option<target::Drive>,
 
@@ -381,15 +380,15 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: Option<u32>,
 
-    /// Also run the lab parts with every plausible read-modify-write policy, to find the range of each figure
-    /// over these policies. Each guest then runs once per policy. Parts that need no guest always report each
+    /// Also run the lab parts with every plausible read-modify-write policy, to find the range of each
+    /// figure. With --bands, each guest runs once per policy. Parts that need no guest always report each
     /// figure's range.
     #[arg(long, conflicts_with_all = ["on", "model_only"])]
     pub bands: bool,
 
-    /// Score each read-modify-write policy against all published figures of a drive, and choose the best
-    /// policy for each drive. RESULT is the saved --json output of an earlier run (with --bands for lab
-    /// parts). Parts that need no guest are run now, unless a RESULT contains them.
+    /// For each drive, score every read-modify-write policy against all published figures, and choose the
+    /// best policy. RESULT is the saved --json output of an earlier run (with --bands for lab parts). Parts
+    /// that need no guest are run now, unless a RESULT contains them.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
         conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,
@@ -437,7 +436,7 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub html: Option<PathBuf>,
 
-    /// Also show ranges, and the sources, notes and fitted numbers of each experiment.
+    /// Also show the range of each figure, and the sources, notes and fitted numbers of each experiment.
     #[arg(long, short)]
     pub verbose: bool,
 

@@ -68,8 +68,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = partition_number)]
     pub(crate) delete: Vec<u32>,
 
-    /// Grow a partition to SIZE, or into all the space that --add leaves free. Only the entry in the table
-    /// changes, not the contents of the partition. Can be repeated.
+    /// Grow a partition to SIZE or, without SIZE, into all the space that --add leaves free. Only the entry
+    /// in the table changes, not the contents of the partition. Can be repeated.
     #[arg(long, value_name = "NUMBER[=SIZE]")]
     pub(crate) grow: Vec<Grow>,
 
@@ -104,8 +104,9 @@ pub(crate) struct PlanArguments {
     #[arg(long)]
     pub(crate) allow_misaligned: bool,
 
-    /// Start partitions at multiples of this size, rather than of 1 MiB and the erase block. Partition starts
-    /// remain aligned to the drive's other boundaries, such as those of its physical sectors.
+    /// Start partitions at multiples of this size, instead of multiples of 1 MiB and of the erase block.
+    /// Partition starts remain aligned to the drive's other boundaries, such as those of its physical
+    /// sectors.
     #[arg(long, value_name = "BYTES", value_parser = positive_size)]
     pub(crate) grain: Option<ByteCount>,
 

@@ -53,7 +53,7 @@ pub(crate) struct ProbeArguments {
 
     /// Also probe areas that hold data. The target must not be in use.
     ///
-    /// The contents are preserved, because every write puts back the bytes that were read from the same
+    /// The contents are preserved, because every write restores the bytes that were read from the same
     /// position.
     #[arg(long)]
     pub(crate) used: bool,

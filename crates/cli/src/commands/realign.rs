@@ -135,7 +135,7 @@ Examples:
 
 If the partition table has changed since the move stopped, nothing is written.
 With --restore-table, the changed table is first saved, so that 'straddle undo'
-can restore it. Then the whole disk is searched for the journal, and the move is
+can restore it. The whole disk is then searched for the journal, and the move is
 completed or rolled back. Data that another program has overwritten cannot be
 restored.
 
@@ -154,8 +154,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) rollback: bool,
 
     /// Continue even if another program has replaced the partition table since the move stopped. The other
-    /// program's table is first saved to this new file, which must be on another disk. An older copy of the
-    /// journal is also accepted, and so is data that has changed since the move stopped.
+    /// program's table is first saved to this new file, which must be on another disk. Older copies of the
+    /// journal, and data changed since the move stopped, are also accepted.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 

@@ -38,8 +38,8 @@ pub(crate) struct ReportArguments {
     /// standard input.
     ///
     /// The host name is taken from the audit or, if it has none, from the file name. If a host has several
-    /// audits, the last one that was read is used. A file can contain several audits. If a file cannot be
-    /// read, it is skipped, and the exit status is 3.
+    /// audits, only the last one read is used. A file can contain several audits. If a file cannot be read,
+    /// it is skipped, and the exit status is 3.
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
 

@@ -45,7 +45,7 @@ op (R, W, F, D), offset and length (bytes). Other columns are ignored. Example:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::help(crate::commands::trace::STATUSES)))]
 pub(crate) struct SimArguments {
     /// Block trace to replay, optionally compressed (gzip, zstd, xz), or `-` for standard input. If there is
-    /// no file TRACE, the files TRACE.blktrace.0, TRACE.blktrace.1 and so on are read.
+    /// no file named TRACE, the files TRACE.blktrace.0, TRACE.blktrace.1 and so on are read.
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
@@ -74,12 +74,12 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) queue_depth: Option<u32>,
 
-    /// Wrap requests past the end of the drive around to its beginning, preserving their alignment. Without
-    /// --wrap, any request past the end is an error.
+    /// If a request is past the end of the drive, wrap it around to the beginning, preserving its alignment.
+    /// Without --wrap, any request past the end is an error.
     #[arg(long)]
     pub(crate) wrap: bool,
 
-    /// Replay all volumes on a single drive instead of on one drive per volume.
+    /// Replay all volumes on a single drive instead of one drive per volume.
     #[arg(long)]
     pub(crate) one_drive: bool,
 

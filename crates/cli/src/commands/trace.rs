@@ -45,10 +45,10 @@ Examples:
                                           # then straddle trace sdb.rec
 
 A write that covers only part of a sector or unit makes the drive read, modify
-and rewrite the whole sector or unit. Each request is counted separately. A
-cache would merge some requests, so the figures are upper bounds. The figures of
---merge-within are lower bounds, because no cache that holds writes for at most
-TIME can write less.";
+and rewrite the whole sector or unit. Each request is counted separately. The
+counts are upper bounds, because a cache would merge some requests.
+--merge-within TIME adds lower bounds: a cache that holds writes for at most
+TIME writes at least that much.";
 
 pub(crate) const STATUSES: &[(u8, &str)] = &[(0, "success"), (3, "a trace could not be read")];
 
@@ -63,7 +63,7 @@ Examples:
 Recording needs root and tracefs. The disk is not opened. Offsets are relative
 to the start of the disk, even for a partition. Arrays (md) and mappings
 (device-mapper) have no queue of their own, so record the disks below them.
-Ctrl-C stops the recording and keeps what has been recorded.";
+Ctrl-C stops the recording; the events recorded so far are kept.";
 
 const RECORD_STATUSES: &[(u8, &str)] = &[
     (0, "recording complete, or stopped with Ctrl-C"),
@@ -95,12 +95,12 @@ pub(crate) struct TraceArguments {
     #[arg(long, value_name = "START", value_parser = place, default_value = "0")]
     pub(crate) started_at: ByteCount,
 
-    /// Also find the partition start with the fewest read-modify-writes, for each unit size.
+    /// For each unit size, also find the partition start with the fewest read-modify-writes.
     #[arg(long)]
     pub(crate) best: bool,
 
-    /// Also model a write-back cache that holds each write for up to TIME (10ms, 500us, 1s), and at most
-    /// 131072 units of each size.
+    /// Also model a write-back cache that holds each write for up to TIME (10ms, 500us, 1s). For each unit
+    /// size, the cache holds at most 131072 units.
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub(crate) merge_within: Option<Nanos>,
 
@@ -120,7 +120,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 
-    /// Also show how long the writes are, and where they start within 4 KiB blocks.
+    /// Also show the lengths of the writes, and where the writes start within 4 KiB blocks.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -139,8 +139,8 @@ pub(crate) enum TraceAction {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RECORD_EXAMPLES}\n\n{}", exit::help(RECORD_STATUSES)))]
 pub(crate) struct RecordArguments {
-    /// Disk or partition to record. For a partition, only its own requests and all flushes of its disk are
-    /// recorded.
+    /// Disk or partition to record. For a partition, only the requests to that partition and all flushes of
+    /// the disk are recorded.
     #[arg(value_name = "DEVICE", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
     pub(crate) device: PathBuf,
 
