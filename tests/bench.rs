@@ -474,7 +474,7 @@ fn images_are_checked_for_the_priced_drive() {
         image.to_str().unwrap().to_owned()
     });
     let one = straddle(&["check", "--cost", "qlc-16k", &aligned]);
-    assert!(one.err.contains("no extra cost on qlc-16k"), "{}", one.err);
+    assert!(one.err.contains("no finding has a cost"), "{}", one.err);
     let priced = straddle(&["check", "--cost", "qlc-16k", &off]);
     assert_eq!(priced.code, 1);
     assert!(
@@ -483,6 +483,5 @@ fn images_are_checked_for_the_priced_drive() {
         priced.out
     );
     let assumed = straddle(&["check", "--cost", "qlc-16k", "--assume", "512e", &aligned, &off]);
-    let note = "partition 1 starts 4096 bytes past a 16 KiB boundary of qlc-16k";
-    assert!(assumed.err.contains(note), "{}", assumed.err);
+    assert!(assumed.err.contains("use --assume DRIVE"), "{}", assumed.err);
 }

@@ -151,23 +151,6 @@ fn every_report_has_the_reason() {
 }
 
 #[test]
-fn an_entry_without_a_finding_is_named() {
-    let stale = "[[ignore]]\nrule = \"S070\"\ntarget = \"*.img\"\nreason = \"clusters\"\n";
-    let dir = folder(&format!("{BOTH}\n{stale}"));
-    let expected = "straddle: .straddle.toml:12: the exception for S070 on *.img was not used, because this \
-                    run had no such finding\n";
-    let (code, _, complaints) = checked(&dir, &[]);
-    assert_eq!((code, complaints.as_str()), (0, expected));
-    // Whether the finding is asked for is of no matter.
-    let (_, _, complaints) = ran(&dir, &["check", "--ignore", "S001", "disk.img"]);
-    assert_eq!(complaints, expected);
-    // What could not be opened may have it.
-    fs::write(dir.join(".straddle.toml"), stale).unwrap();
-    let (code, _, complaints) = ran(&dir, &["check", "gone.img"]);
-    assert!(code == 3 && !complaints.contains("was not used"), "{complaints}");
-}
-
-#[test]
 fn many_places_of_one_reason_are_one_line() {
     let config = "[[ignore]]\nrule = \"S001\"\nreason = \"old\"\n";
     let dir = folder(config);

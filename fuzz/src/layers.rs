@@ -116,7 +116,6 @@ fn whole_disk(kind: Content, layer: Layer) -> Stack {
         problems: Vec::new(),
         hybrid: Vec::new(),
         hybrid_iso: None,
-        has_long_entries: false,
     }
 }
 

@@ -176,7 +176,7 @@ fn grow(context: &Context<'_>, unit: ByteCount) -> Fix {
         commands.extend(table::planned(context, &format!("{seen} --relocate-backup")));
         let summary =
             format!("extend the image to {size} bytes, and move the backup GPT to its end{convert}");
-        return Fix { summary, commands, risk: Risk::Backup, caution: None };
+        return Fix { summary, commands, risk: Some(Risk::Backup), caution: None };
     }
     let backup = if has_backup { "; check it again, and move the backup GPT to its end (S034)" } else { "" };
     Fix::advice(format!("extend the image: {how}truncate -s {size} {raw}{backup}{convert}"))
@@ -212,7 +212,7 @@ fn convert(context: &Context<'_>, format: &str) -> Fix {
         summary: "convert the image to a format that keeps blocks aligned (raw, qcow2, VHDX, or a fixed VHD)"
             .to_owned(),
         commands: vec![Command::other("qemu-img", line)],
-        risk: Risk::Safe,
+        risk: Some(Risk::Safe),
         caution: Some(format!(
             "shut down the guest first, and change its configuration to use {new} afterwards; if that file \
              exists, it is overwritten"

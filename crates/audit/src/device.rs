@@ -5,7 +5,7 @@ mod offered;
 use straddle_device::DeviceKind;
 use straddle_device::topology::{AlignmentOffset, Guest, Sectors, Source, StackedOptimum};
 use straddle_layout::TableKind;
-use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba, MIB};
+use straddle_units::{Boundary, ByteCount, ByteOffset, Lba, MIB};
 
 use crate::Context;
 use crate::catalogue as rules;
@@ -65,48 +65,20 @@ fn bogus_optimum(context: &Context<'_>) -> Option<Finding> {
     let why = bogus_io_opt(context.topology)?;
     let figure = context.topology.io_opt.as_ref()?;
     let opt = figure.value();
+    let tools = match ByteCount::new(MIB).is_multiple_of(opt) {
+        true => "Tools still align to 1 MiB, which is a multiple of this size",
+        false => "By default, parted and LVM align to it",
+    };
     let message = format!(
-        "the optimal I/O size, {} bytes ({}), is impossible: {why}. {}",
+        "the optimal I/O size, {} bytes ({}), is impossible: {why}. {tools}",
         opt.get(),
-        figure.source(),
-        what_tools_make_of(context, opt)
+        figure.source()
     );
     let fix = Fix::advice(
         "when partitioning, specify starts in MiB instead of using the default (parted: unit MiB, or -a \
          minimal)",
     );
     Some(Finding::on_disk(rules::BOGUS_IO_OPT, None, message).fixed_by(fix))
-}
-
-/// By parted and LVM (`set_pe_align`), from this optimal I/O size.
-fn what_tools_make_of(context: &Context<'_>, opt: ByteCount) -> String {
-    let block = context.topology.logical.value();
-    let grain = ByteCount::new(MIB);
-    if grain.is_multiple_of(opt) {
-        return "Tools still align to 1 MiB, which is a multiple of this size".to_owned();
-    }
-    let physical = context.topology.physical_boundary();
-    let judged = |at: ByteOffset| match physical.map(|p| p.past(at)) {
-        Some(past) if past != ByteCount::ZERO => {
-            format!("{} bytes past a physical sector boundary", past.get())
-        }
-        _ => "on a physical sector boundary".to_owned(),
-    };
-    let first = ByteOffset::new(opt.get());
-    let parted = format!(
-        "parted would start the first partition at sector {} ({})",
-        Lba::containing(first, block),
-        judged(first)
-    );
-    // LVM rounds 1 MiB up to the optimum (`set_pe_align`). From 2.03.31 on it ignores one whose count of
-    // 512-byte sectors is not a multiple of 4 (lib/device/dev-type.c); 2.03.16 was tried with 33553920.
-    let start = ByteOffset::new(MIB.checked_next_multiple_of(opt.get()).unwrap_or(opt.get()));
-    let ignored = match KERNEL_SECTOR.blocks_floor(opt).get().is_multiple_of(4) {
-        true => "",
-        false => "; LVM 2.03.31 and later ignore it",
-    };
-    let judged = judged(start);
-    format!("Given this size, {parted}; LVM would start its data at byte {start} ({judged}){ignored}")
 }
 
 fn quirk(context: &Context<'_>) -> Option<Finding> {

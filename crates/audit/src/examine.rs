@@ -241,7 +241,6 @@ impl Examiner {
         // A run may keep thousands of targets.
         target.medium = None;
         let costs = costs(options, &findings);
-        let exceptions = exception::met(&options.exceptions, &name, &findings);
         let in_table = stack.partitions.iter().filter(|partition| partition.role != Role::Extended).count();
         if let Some(number) = target.partition {
             stack.partitions.retain(|p| p.number == number);
@@ -253,7 +252,6 @@ impl Examiner {
             in_table,
             findings,
             costs,
-            exceptions,
             judgement,
             unseen,
             nothing,

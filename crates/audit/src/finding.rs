@@ -137,51 +137,28 @@ impl std::fmt::Display for Risk {
 
 /// How a finding is fixed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(into = "FixForm")]
-#[schemars(with = "FixForm")]
 pub struct Fix {
     /// The fix in one sentence.
     pub summary: String,
-    /// The same fix as commands, in order. Pasting all of them leaves nothing worse than before.
-    pub commands: Vec<Command>,
-    /// The effect of the commands on stored data.
-    pub risk: Risk,
-    /// What to note before running any command.
-    pub caution: Option<String>,
-}
-
-/// A fix as it is serialised: without commands it has no risk.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Fix")]
-struct FixForm {
-    /// The fix in one sentence.
-    summary: String,
     /// The commands of the fix, in the order in which to run them; empty if no command can fix the problem.
     /// Pasting all of them at once does not make anything worse.
-    commands: Vec<Command>,
+    pub commands: Vec<Command>,
     /// The effect of the commands on stored data; absent if there are no commands.
     #[serde(skip_serializing_if = "Option::is_none")]
-    risk: Option<Risk>,
+    pub risk: Option<Risk>,
     /// What to consider before running any of the commands; absent if there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    caution: Option<String>,
-}
-
-impl From<Fix> for FixForm {
-    fn from(Fix { summary, commands, risk, caution }: Fix) -> Self {
-        let risk = Some(risk).filter(|_| !commands.is_empty());
-        Self { summary, commands, risk, caution }
-    }
+    pub caution: Option<String>,
 }
 
 impl Fix {
     pub(crate) fn advice(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), commands: Vec::new(), risk: Risk::Safe, caution: None }
+        Self { summary: summary.into(), commands: Vec::new(), risk: None, caution: None }
     }
 
     /// The warning to print before the commands, in one sentence.
     pub fn warning(&self) -> Option<&'static str> {
-        self.risk.warning().filter(|_| !self.commands.is_empty())
+        self.risk.and_then(Risk::warning)
     }
 
     /// Whether one of its commands writes a partition table, here or on a copy.

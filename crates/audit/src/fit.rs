@@ -414,7 +414,7 @@ fn by_loop(context: &Context<'_>, unfit: &Unfit<'_>, options: &str, len: ByteCou
     Fix {
         summary,
         commands: vec![Command::other("losetup", line)],
-        risk: Risk::Safe,
+        risk: Some(Risk::Safe),
         caution: Some(format!(
             "the command prints the name of the loop device; losetup --detach removes it{replace}"
         )),

@@ -166,8 +166,9 @@ fn put(context: &Context<'_>, partition: &Partition, place: Place, free: Span) -
     };
     let commands: Vec<Command> = command.into_iter().collect();
     let risk = match moves || shrinks || partition.unclaimed == Unclaimed::All {
-        true => Risk::Backup,
-        false => Risk::Safe,
+        _ if commands.is_empty() => None,
+        true => Some(Risk::Backup),
+        false => Some(Risk::Safe),
     };
     let caution = caution(context, partition, (place, how), &commands);
     Some(Fix { summary: summary(partition, place, start, count), commands, risk, caution })

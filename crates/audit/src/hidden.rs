@@ -89,7 +89,7 @@ fn fix(context: &Context<'_>, partition: &Partition, kind: FsKind, fs: &FileSyst
     Fix {
         summary: format!("write {start} into its boot sector{copies}"),
         commands: sectors.map(write).collect(),
-        risk: Risk::Safe,
+        risk: Some(Risk::Safe),
         caution: Some("unmount the partition first; each command changes four bytes".to_owned()),
     }
 }

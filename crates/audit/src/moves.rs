@@ -279,7 +279,7 @@ pub(crate) fn fix(context: &Context<'_>, number: u32) -> Option<Fix> {
                     volumes on it, or boot another system";
     }
     let commands = commands(context, options, journal.is_some()).into();
-    Some(Fix { summary, commands, risk: Risk::Backup, caution: Some(caution) })
+    Some(Fix { summary, commands, risk: Some(Risk::Backup), caution: Some(caution) })
 }
 
 fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2] {
@@ -314,7 +314,7 @@ fn shrink_first(context: &Context<'_>, number: u32) -> Option<Fix> {
             ranges(numbers.iter().copied())
         ),
         commands: std::iter::once(shrink).chain(commands(context, options, true)).collect(),
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: Some(caution),
     })
 }
@@ -383,7 +383,7 @@ pub(crate) fn copy(context: &Context<'_>, number: u32) -> Option<Fix> {
     Some(Fix {
         summary,
         commands: lines.map(Command::of_copy).into(),
-        risk: Risk::Safe,
+        risk: Some(Risk::Safe),
         caution: Some(caution),
     })
 }
@@ -472,7 +472,7 @@ fn fixes_of(context: &Context<'_>, journal: &Journal) -> (Fix, Option<Fix>) {
     let Ways { forward, back } = journal.ways(&target);
     let fix = |summary: &str, line: Option<String>| {
         let commands = line.map(|line| Command::other("straddle", line)).into_iter().collect();
-        Fix { commands, ..Fix::advice(summary) }
+        Fix { commands, risk: Some(Risk::Safe), ..Fix::advice(summary) }
     };
     match journal {
         Journal::Inside(_) | Journal::Unmarked { .. } if forward.is_some() => {

@@ -72,7 +72,7 @@ fn destroying(tool: &'static str, line: String) -> Fix {
     Fix {
         summary: "recreate the layer with its data on a boundary, and restore its contents".to_owned(),
         commands: vec![Command::other(tool, line)],
-        risk: Risk::Destroys,
+        risk: Some(Risk::Destroys),
         caution: Some("replace DEVICE with the device that holds the layer".to_owned()),
     }
 }
@@ -134,7 +134,7 @@ pub(crate) fn larger_luks_sector(luks: &Luks, len: ByteCount, physical: ByteCoun
             "cryptsetup",
             format!("cryptsetup reencrypt --sector-size {sector} DEVICE"),
         )],
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: Some(format!(
             "open the container first. The file system in it must have blocks of at least {sector} bytes, or \
              it cannot be mounted afterwards. Its size must be a multiple of {sector} bytes; replace DEVICE \
@@ -169,7 +169,7 @@ mod tests {
                 assert!((sectors * 512).is_multiple_of(size), "{line} for {size}");
                 // The header of LUKS2 takes 16 MiB.
                 assert!(version == 1 || sectors >= 32768, "{line}");
-                assert_eq!(fix.risk, Risk::Destroys);
+                assert_eq!(fix.risk, Some(Risk::Destroys));
             }
         }
     }

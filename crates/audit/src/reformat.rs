@@ -161,7 +161,7 @@ pub(crate) fn remake(command: Command) -> Fix {
     Fix {
         summary: "recreate the file system, and restore its contents".to_owned(),
         commands: vec![command],
-        risk: Risk::Destroys,
+        risk: Some(Risk::Destroys),
         caution: Some("replace DEVICE with the device that holds it".to_owned()),
     }
 }

@@ -9,8 +9,6 @@ use crate::catalogue::{self as rules, Code};
 use crate::finding::{About, Command, Effect, Finding, Fix, Risk, Rule, Severity, Subject};
 use crate::shell::{file_about, operand};
 
-const GPT_ENTRY_BYTES: u64 = 128;
-
 /// A disk may extend this far beyond an MBR's reach without a finding.
 const NEGLIGIBLE: ByteCount = ByteCount::new(1 << 20);
 
@@ -104,16 +102,17 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
         return (fix, None);
     }
     if let Some(at) = context.moves.in_the_way.filter(|_| is_of_copies(problem) && has_copy(context)) {
-        return (in_the_way(context, at), None);
+        let advice = format!(
+            "none that is safe, because a copy of the table would overwrite the data at byte {at}, perhaps a \
+             boot loader; if that data is a leftover, overwrite it with straddle plan --repair \
+             --relocate-backup --wipe"
+        );
+        return (Fix::advice(advice), None);
     }
     if is_of_copies(problem) && has_copy(context) {
-        let (own, other) = (rewrite(context), by_sgdisk(context));
         let advice = "fix the other problems of the table first, then rewrite the protective MBR and both \
                       copies of the GPT from the good one (straddle plan --repair --relocate-backup)";
-        return match own {
-            Some(own) => (own, other),
-            None => (other.unwrap_or_else(|| Fix::advice(advice)), None),
-        };
+        return (rewrite(context).unwrap_or_else(|| Fix::advice(advice)), None);
     }
     let of_rule = |rule: &Rule| Fix::advice(as_clause(&rule.fix));
     let fix = match problem {
@@ -129,24 +128,6 @@ fn fix_of(context: &Context<'_>, problem: &Problem) -> (Fix, Option<Fix>) {
         _ => of_rule(rule_of(problem).0),
     };
     (fix, None)
-}
-
-fn in_the_way(context: &Context<'_>, at: ByteOffset) -> Fix {
-    // The array of the first copy begins in block 2.
-    let array = ByteOffset::new(2 * context.stack.block.get());
-    let room = at.checked_since(array).map_or(0, |room| room.get() / GPT_ENTRY_BYTES);
-    let most = context.stack.partitions.iter().map(|partition| u64::from(partition.number)).max();
-    let is_in_first = context.stack.usable.is_some_and(|usable| at < usable.start());
-    let smaller = if is_in_first && most.is_some_and(|most| most <= room) {
-        format!(", unless the GPT has at most {room} entries (sgdisk --resize-table={room})")
-    } else {
-        String::new()
-    };
-    Fix::advice(format!(
-        "none that is safe, because a copy of the table would overwrite the data at byte {at}, perhaps a \
-         boot loader{smaller}; if that data is a leftover, overwrite it with straddle plan --repair \
-         --relocate-backup --wipe",
-    ))
 }
 
 const fn is_of_copies(problem: &Problem) -> bool {
@@ -212,10 +193,6 @@ pub(crate) fn mend_first(context: &Context<'_>, findings: &mut [Finding]) {
     }
     let is_alike = is_read_alike(context);
     for fix in findings.iter_mut().flat_map(Finding::fixes_mut) {
-        if stack.has_long_entries {
-            // sgdisk does not read long entries.
-            fix.commands.retain(|command| command.tool != "sgdisk");
-        }
         // straddle's own commands read the table as this program does.
         let mends = fix.commands.iter().all(|one| one.tool == "straddle" || one.effect == Effect::Other);
         if !is_alike && !mends && fix.writes_table() {
@@ -254,7 +231,7 @@ fn rewrite(context: &Context<'_>) -> Option<Fix> {
     Some(Fix {
         summary: "rewrite the protective MBR and both copies of the GPT from the good one".to_owned(),
         commands,
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: Some(
             "review the changes that the first command lists; the second command writes them and prints how \
              to revert them"
@@ -301,7 +278,7 @@ fn cut_off(context: &Context<'_>, problem: &Problem) -> Option<Fix> {
     Some(Fix {
         summary: format!("{again}extend the image to the {size} bytes that its contents record{then}"),
         commands,
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: (!has_all).then(|| {
             "the missing part then reads as zeros, so check the contents with the tool for their format \
              before mounting them"
@@ -325,28 +302,12 @@ fn regrow(context: &Context<'_>, number: u32, recorded: ByteCount) -> Option<Fix
              left over from an earlier partition, erase their signatures with wipefs"
         ),
         commands,
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: Some(
             "before mounting the contents, check them with the tool for their format, because other data may \
              have been written past the end in the meantime"
                 .to_owned(),
         ),
-    })
-}
-
-/// `None` unless sgdisk reads the table as this program does.
-fn by_sgdisk(context: &Context<'_>) -> Option<Fix> {
-    // sgdisk has no option for an image's sector size.
-    let is_other_size = context.is_image && context.stack.block.get() != 512;
-    if !is_read_alike(context) || context.stack.has_long_entries || is_other_size {
-        return None;
-    }
-    let command = Command::of_table("sgdisk", format!("sgdisk -e {}", operand(context.target)));
-    Some(Fix {
-        summary: "rewrite both copies of the GPT from the good one".to_owned(),
-        commands: vec![command],
-        risk: Risk::Backup,
-        caution: Some("check the table first (sgdisk -p prints what will be written)".to_owned()),
     })
 }
 
@@ -380,7 +341,7 @@ fn other_size(context: &Context<'_>, table: BlockSize, device: BlockSize) -> (Fi
     let fix = Fix {
         summary: format!("{way}, or convert the table in place"),
         commands: planned(context, &format!("{seen} --convert-table {device}")),
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: Some(
             "afterwards the table is no longer valid in the old enclosure or behind the old controller; the \
              second command prints how to revert this"
@@ -398,7 +359,7 @@ fn as_it_was(context: &Context<'_>, table: BlockSize, summary: String) -> Fix {
     Fix {
         summary,
         commands: vec![Command::other("losetup", line)],
-        risk: Risk::Safe,
+        risk: Some(Risk::Safe),
         caution: Some(
             "the command prints the name of the loop device; mount its partitions (loop0p1) read-only, and \
              remove it with losetup --detach"
@@ -425,7 +386,7 @@ fn check_mbr_reach(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let fix = Fix {
         summary: "convert the table to GPT".to_owned(),
         commands: vec![Command::of_table("sgdisk", format!("sgdisk -g {}", operand(context.target)))],
-        risk: Risk::Backup,
+        risk: Some(Risk::Backup),
         caution: Some("a BIOS boot loader needs a BIOS boot partition and must be reinstalled".to_owned()),
     };
     let at = ByteOffset::new(used.get());

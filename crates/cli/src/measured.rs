@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use straddle_audit::examine::{Cost, CostSource, Examined, Price, assume_drive};
+use straddle_audit::examine::{Cost, CostSource, Price, assume_drive};
 use straddle_device::Assume;
 use straddle_device::shown::with_causes;
-use straddle_device::topology::Figure;
 use straddle_drive::Profile;
-use straddle_layout::Partition;
 use straddle_measure::bench::OffBoundary;
 use straddle_measure::probe::{Report, Rotation};
 use straddle_units::{Boundary, ByteCount, ByteOffset};
@@ -172,41 +170,6 @@ pub(crate) fn pricing(text: &str) -> Result<Pricing, String> {
 impl Pricing {
     pub(crate) fn of(self, size: Option<ByteCount>) -> Self {
         Self { size: size.map(ByteCount::get), ..self }
-    }
-
-    /// Says why no cost is shown: a partition misses only the unit of this drive, which is not a finding, or nothing on
-    /// the only target is misaligned on this drive.
-    pub(crate) fn costless(&self, examined: &Examined, is_only: bool) -> Option<String> {
-        let (boundary, topology) = (self.drive.boundary()?, &examined.target().topology);
-        let (unit, known) = (boundary.size(), topology.physical_boundary()?);
-        let figures = [topology.io_min.as_ref(), topology.indirection_unit.as_ref()];
-        let mut sizes = figures.into_iter().flatten().map(Figure::value).chain([known.size()]);
-        let is_judged = sizes.any(|size| size == unit) && (known.size() != unit || known == boundary);
-        let is_priced = examined.reported().any(|(_, cost)| cost.is_some());
-        let misses = |partition: &&Partition| !boundary.is_aligned(partition.span.start());
-        let partitions = &examined.stack().partitions;
-        let (drive, option) = match &self.drive {
-            Known::Model(Drive { specification, .. }) => (specification, format!("--assume {specification}")),
-            Known::Probe(measured) => (&measured.target, "--measured FILE".to_owned()),
-        };
-        let missing = match partitions.iter().find(misses) {
-            Some(missing) if !is_judged => missing,
-            None if is_only && !is_priced && !partitions.is_empty() => {
-                let name = examined.name();
-                return Some(format!(
-                    "note: {name}: no extra cost on {drive}, because every partition starts on a {unit} \
-                     boundary of that drive"
-                ));
-            }
-            _ => return None,
-        };
-        Some(format!(
-            "note: {}: partition {} starts {} bytes past a {unit} boundary of {drive}. --cost only adds a \
-             cost to each finding; to check the alignment for that drive, use {option}",
-            examined.name(),
-            missing.number,
-            boundary.past(missing.span.start()).get(),
-        ))
     }
 }
 

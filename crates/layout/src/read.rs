@@ -333,7 +333,6 @@ fn gpt_stack(table: &gpt::GptTable, known: Known) -> Stack {
         block_found: known.forced.or(known.device) != Some(header.block),
         disk_id: header.disk_guid.to_vec(),
         usable: header.usable(),
-        has_long_entries: header.entry_size != 128,
         partitions,
         problems,
         ..Stack::empty(TableKind::Gpt, header.block)

@@ -1,7 +1,5 @@
 //! A target with everything found on it.
 
-use std::collections::BTreeSet;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_device::Target;
@@ -9,7 +7,7 @@ use straddle_drive::FirmwareRange;
 use straddle_layout::Stack;
 use straddle_units::{ByteCount, ByteOffset};
 
-use crate::examine::{Options, asked, costs, exception};
+use crate::examine::{Options, asked, costs};
 use crate::{Context, Finding, Findings, Judgement, Place, Reason, Recognised, Reported};
 
 /// A target with everything found on it. Only [`Examiner`](super::Examiner) makes one, and nothing changes it.
@@ -26,7 +24,6 @@ pub struct Examined {
     pub(super) in_table: usize,
     pub(crate) findings: Findings,
     pub(super) costs: Vec<Option<Cost>>,
-    pub(super) exceptions: BTreeSet<usize>,
     pub(super) judgement: Judgement,
     pub(super) unseen: Option<String>,
     pub(super) nothing: Option<&'static str>,
@@ -125,11 +122,6 @@ impl Examined {
         &self.judgement
     }
 
-    /// The exceptions of the options, by index, that are about a finding here, wherever it is reported.
-    pub fn exceptions(&self) -> &BTreeSet<usize> {
-        &self.exceptions
-    }
-
     /// The commands at the ends of remarks.
     pub fn ready(&self) -> impl Iterator<Item = &str> {
         self.ready.iter().map(String::as_str)
@@ -175,7 +167,6 @@ impl Examined {
         crate::fit_again(&Context { page: options.page, ..context }, &mut self.findings);
         crate::ask(&mut self.findings, &asked(options, &self.name, target));
         self.costs = costs(options, &self.findings);
-        self.exceptions = exception::met(&options.exceptions, &self.name, &self.findings);
         let recognised = match (self.unseen.clone(), self.not_judged()) {
             (Some(why), _) => Recognised::Part(why),
             (None, Some(why)) => Recognised::Nothing(why.to_owned()),

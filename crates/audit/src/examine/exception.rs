@@ -1,9 +1,7 @@
 //! Findings that do not count. Invariants: an exception has a reason, and never hides an unfinished move or
 //! unreadable data.
 
-use std::collections::BTreeSet;
-
-use crate::{Code, Exception, Finding, Kind, Reason, rule};
+use crate::{Code, Exception, Kind, Reason, rule};
 use glob::{Pattern, PatternError};
 
 /// Findings that do not count on the targets whose names match, and why.
@@ -63,18 +61,8 @@ impl TargetException {
         Ok(Self { targets, exception: Exception { code, partition, reason: reason.into() } })
     }
 
-    /// The exception itself.
-    pub const fn exception(&self) -> &Exception {
-        &self.exception
-    }
-
-    /// The glob for names of targets, as written.
-    pub fn targets(&self) -> Option<&str> {
-        self.targets.as_ref().map(Pattern::as_str)
-    }
-
     /// Whether it is about the target of this name.
-    pub fn is_for(&self, target: &str) -> bool {
+    fn is_for(&self, target: &str) -> bool {
         self.targets.as_ref().is_none_or(|pattern| pattern.matches(plain(target)))
     }
 }
@@ -85,13 +73,6 @@ fn plain(name: &str) -> &str {
 
 pub(crate) fn on(exceptions: &[TargetException], target: &str) -> Vec<Exception> {
     exceptions.iter().filter(|one| one.is_for(target)).map(|one| one.exception.clone()).collect()
-}
-
-pub(crate) fn met(exceptions: &[TargetException], target: &str, findings: &[Finding]) -> BTreeSet<usize> {
-    let is_met = |one: &TargetException| {
-        one.is_for(target) && findings.iter().any(|finding| one.exception.covers(finding))
-    };
-    exceptions.iter().enumerate().filter(|(_, one)| is_met(one)).map(|(index, _)| index).collect()
 }
 
 #[cfg(test)]

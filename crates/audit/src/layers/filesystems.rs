@@ -186,7 +186,7 @@ fn hints_fix(kind: FsKind, fs: &FileSystem, chunk: Option<ByteCount>, stripe: Op
     Fix {
         summary: "set the file system's chunk and stripe to the array's".to_owned(),
         commands: vec![command],
-        risk: Risk::Safe,
+        risk: Some(Risk::Safe),
         caution: Some(caution.to_owned()),
     }
 }

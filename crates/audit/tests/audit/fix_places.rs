@@ -41,7 +41,6 @@ fn findings_on(target: &str, kind: TableKind, usable: Option<Span>, partitions: 
         problems: Vec::new(),
         hybrid: Vec::new(),
         hybrid_iso: None,
-        has_long_entries: false,
     };
     let topology = Topology::unknown();
     straddle_audit::run(&Context::of(target, straddle_device::DeviceKind::Image, SIZE, &topology, &stack))

@@ -139,7 +139,6 @@ fn stack() -> Stack {
         partitions: Vec::new(),
         hybrid: Vec::new(),
         hybrid_iso: None,
-        has_long_entries: false,
         problems: Vec::new(),
     }
 }

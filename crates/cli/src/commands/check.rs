@@ -2,7 +2,6 @@
 
 mod run;
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -301,7 +300,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     let targets = run::all(arguments)?;
     let run = Run::new(completed, exceptions, form)?;
     let arguments = &run.arguments;
-    let mut met = BTreeSet::new();
     let is_parallel = targets.len() >= PARALLEL_FROM;
     let (mut bar, mut done) = ((targets.len() > 1 && !io::stdout().is_terminal()).then(Bar::new), 0);
     let mut out = output::stdout();
@@ -309,7 +307,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     if targets.is_empty() && arguments.fails_blank() {
         exit = Exit::Findings;
     }
-    let mut costless = None;
+    let (mut is_priced, mut is_examined) = (arguments.cost.is_none(), false);
     let mut report = report::of(arguments);
     let is_text = report.is_none() && !arguments.quiet;
     let is_summed_last = targets.len() > BATCH || targets.is_empty();
@@ -318,9 +316,10 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     }
     for batch in targets.chunks(BATCH) {
         let examined = examine_all(batch, &run, is_parallel)?;
-        let found = || examined.iter().filter_map(|(_, it)| it.as_ref().ok());
-        let cost = || arguments.cost.as_ref().filter(|_| form == Form::Audit && !arguments.quiet);
-        costless = costless.or_else(|| found().find_map(|it| cost()?.costless(it, targets.len() == 1)));
+        for found in examined.iter().filter_map(|(_, it)| it.as_ref().ok()) {
+            is_examined = true;
+            is_priced |= found.reported().any(|(_, cost)| cost.is_some());
+        }
         let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
         let outcomes: Vec<Outcome> = match is_parallel {
             true => examined.into_par_iter().map(of).collect(),
@@ -336,7 +335,6 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
             writeln!(out, "{}", text::summary(summary, severities))?;
         }
         print(&outcomes, apart, report.as_deref_mut(), &mut out)?;
-        met.extend(outcomes.into_iter().flat_map(|outcome| outcome.exceptions));
         done += batch.len() as u64;
         if let Some(bar) = &mut bar {
             bar.advance(float(done) / float(targets.len() as u64));
@@ -344,9 +342,11 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
     }
     drop(bar);
     out.flush()?;
-    run.warn_of_stale(&targets, &met);
-    if let Some(note) = costless {
-        output::complain(&note);
+    if form == Form::Audit && is_examined && !is_priced && !arguments.quiet {
+        output::complain(
+            "note: no finding has a cost; to check the alignment for the drive of --cost, use --assume DRIVE or \
+             --measured FILE",
+        );
     }
     let paths = arguments.paths();
     if form == Form::Audit

@@ -256,7 +256,7 @@ fn next_step(disk: &Detail<'_>) -> String {
         return if is_judged { "See the rule" } else { "Run straddle check -v on the host for details" }
             .to_owned();
     };
-    let warning = risk.and_then(|risk| risk.warning()).filter(|_| !commands.is_empty());
+    let warning = risk.and_then(|risk| risk.warning());
     let before: Vec<&str> = warning.into_iter().chain(caution.as_deref()).collect();
     let mut text = escaped(&capitalised(summary));
     if !before.is_empty() {

@@ -132,7 +132,7 @@ fn cells(
         number(missed.map(|missed| missed.past.get())),
         finding.message.clone(),
         fix.map(|fix| fix.summary.clone()).unwrap_or_default(),
-        fix.filter(|fix| !fix.commands.is_empty()).map(|fix| fix.risk.to_string()).unwrap_or_default(),
+        fix.and_then(|fix| fix.risk).map(|risk| risk.to_string()).unwrap_or_default(),
         fix.and_then(|fix| fix.caution.clone()).unwrap_or_default(),
         commands.join("\n"),
         ignored.map(|ignored| ignored.why.to_string()).unwrap_or_default(),

@@ -360,9 +360,6 @@ pub struct Stack {
     /// parts of one read-only file system, and overlap by design; those after it are ordinary.
     #[serde(skip)]
     pub hybrid_iso: Option<Span>,
-    /// Whether the entries of the GPT are not 128 bytes long, which sgdisk does not read.
-    #[serde(skip)]
-    pub has_long_entries: bool,
 }
 
 impl Stack {
@@ -378,7 +375,6 @@ impl Stack {
             problems: Vec::new(),
             hybrid: Vec::new(),
             hybrid_iso: None,
-            has_long_entries: false,
         }
     }
 

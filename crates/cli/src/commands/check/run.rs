@@ -1,6 +1,5 @@
 //! A run of `check`: what all its targets share, what they are, and the output of each.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,27 +104,6 @@ impl Run {
 
     pub(super) fn examiner_for_objects(&self) -> &Examiner {
         self.of_images.as_ref().unwrap_or(&self.examiner)
-    }
-
-    fn exceptions_for(&self, target: &str) -> impl Iterator<Item = usize> {
-        let exceptions = self.examiner.options().exceptions.iter().enumerate();
-        exceptions.filter(move |(_, one)| one.is_for(target)).map(|(index, _)| index)
-    }
-
-    /// Prints a warning for each exception that is about no finding of the run; `met` are the others.
-    pub(super) fn warn_of_stale(&self, subjects: &[Subject], met: &BTreeSet<usize>) {
-        let exceptions = self.examiner.options().exceptions.iter().enumerate();
-        for (_, one) in exceptions.filter(|(index, _)| !met.contains(index)) {
-            let exception = one.exception();
-            let is_for_one = subjects.iter().any(|subject| one.is_for(&subject.name()));
-            let place = exception.partition.map_or(String::new(), |number| format!(" of partition {number}"));
-            let on = one.targets().map_or(String::new(), |glob| format!(" on {glob}"));
-            let what = if is_for_one { "such finding" } else { "such target" };
-            let (source, code) = (&exception.reason.source, exception.code);
-            output::complain(&output::printable(&format!(
-                "{source}: the exception for {code}{place}{on} was not used, because this run had no {what}"
-            )));
-        }
     }
 }
 
@@ -284,8 +262,6 @@ pub(super) struct Outcome {
     /// Its share in the exit status if it had no findings.
     pub(super) unjudged: Exit,
     pub(super) severities: [usize; 3],
-    /// By index, those that are, or may be, about a finding of this target: what cannot be read may have it.
-    pub(super) exceptions: BTreeSet<usize>,
 }
 
 impl Outcome {
@@ -351,10 +327,6 @@ fn judged(name: &str, examined: &Examined, run: &Run) -> Outcome {
         exit: read.max(found).max(unjudged),
         unjudged,
         severities: severities.map(count),
-        exceptions: match examined.judgement().is_unread() || examined.is_unread() {
-            true => run.exceptions_for(name).collect(),
-            false => examined.exceptions().clone(),
-        },
     }
 }
 
@@ -366,7 +338,6 @@ fn unjudged(of: TargetReport, complaint: String, exit: Exit, run: &Run) -> Outco
         exit,
         unjudged: exit,
         severities: [0; 3],
-        exceptions: run.exceptions_for(&of.target).collect(),
         report: report::is_wanted(&run.arguments).then_some(of),
     }
 }

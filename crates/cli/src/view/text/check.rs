@@ -264,7 +264,8 @@ pub(crate) fn map(audited: &Examined, verbose: bool) -> String {
     let mut text = heading(audited, verbose, true);
     let _ = writeln!(text, "{}", wrap_after(&verdict(audited, true), "  ", "    "));
     if verbose {
-        let _ = writeln!(text, "{}\n{}", sectors(&audited.target().topology), table_line(audited));
+        text += &every_figure(&audited.target().topology);
+        let _ = writeln!(text, "{}", table_line(audited));
         text += &traffic_line(audited);
     }
     text += &tree::draw(audited);
@@ -473,18 +474,6 @@ fn offset(offset: AlignmentOffset) -> String {
         AlignmentOffset::Bytes(bytes) => bytes.get().to_string(),
         AlignmentOffset::Misaligned => "-1".to_owned(),
     }
-}
-
-fn sectors(topology: &Topology) -> String {
-    let mut parts = vec![
-        format!("logical sector {}", sourced(&topology.logical, |block| block.to_string())),
-        format!("physical sector {}", sourced(&topology.physical, bytes)),
-    ];
-    if topology.alignment_offset.value() != AlignmentOffset::Bytes(ByteCount::ZERO) {
-        parts.push(format!("alignment offset {}", sourced(&topology.alignment_offset, offset)));
-    }
-    parts.extend(units(topology).map(|(name, figure)| format!("{name} {}", sourced(figure, bytes))));
-    wrap(&parts.join(", "), "  ")
 }
 
 fn units(topology: &Topology) -> impl Iterator<Item = (&'static str, &Figure<ByteCount>)> {
