@@ -60,12 +60,10 @@ impl Miss {
 /// What a command does to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It writes a partition table, and no data move.
+    /// It writes a partition table, perhaps after data were moved.
     Table,
     /// It writes a partition table, and makes the swap in a partition again.
     Swap,
-    /// It writes a partition table, and moves the data that it lists.
-    Data,
     /// It writes a copy to another target, or plans that, and reads this one as it is.
     Copy,
     /// It writes neither a table nor a copy.
@@ -87,10 +85,6 @@ pub struct Command {
 impl Command {
     pub(crate) fn of_table(tool: &'static str, line: String) -> Self {
         Self { tool, line, effect: Effect::Table }
-    }
-
-    pub(crate) fn of_data(line: String) -> Self {
-        Self { tool: "straddle", line, effect: Effect::Data }
     }
 
     pub(crate) fn of_copy(line: String) -> Self {

@@ -290,7 +290,7 @@ fn commands(context: &Context<'_>, options: &str, in_file: bool) -> [Command; 2]
         format!("straddle realign {target}{options} --save {plan}"),
         format!("straddle apply {plan} --write {target}{file}"),
     ]
-    .map(Command::of_data)
+    .map(|line| Command::of_table("straddle", line))
 }
 
 /// Without room on the disk, the journal is in a file.

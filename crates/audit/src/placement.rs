@@ -2,7 +2,7 @@
 
 use straddle_device::topology::{Hides, Source, Topology, USUAL_PHYSICAL};
 use straddle_layout::{Partition, Role, Stack, TableKind};
-use straddle_units::{BlockSize, Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
+use straddle_units::{Boundary, ByteCount, ByteOffset, KERNEL_SECTOR, Lba};
 
 use crate::boundaries::{ATOMIC_UNIT, named_boundaries, outgrows_blocks};
 use crate::catalogue::{self as rules, Code};
@@ -244,19 +244,6 @@ fn start_message(context: &Context<'_>, partition: &Partition, rule: &Rule, miss
     }
 }
 
-/// A block of the page cache is at most a page, 4 KiB on most machines.
-const LARGEST_BLOCK: u64 = 4096;
-
-/// The blocks in which Linux' page cache accesses an unmounted partition of this length: the largest power of two,
-/// from the logical sector to a page, that divides it (`set_init_blocksize`, block/bdev.c).
-fn soft_block_size(len: ByteCount, logical: BlockSize) -> u64 {
-    let mut block = logical.bytes().get();
-    while block < LARGEST_BLOCK && len.get() & block == 0 {
-        block *= 2;
-    }
-    block
-}
-
 fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     let physical = context.topology.physical_boundary()?;
     let (end, len) = (partition.span.end(), partition.span.len());
@@ -275,13 +262,8 @@ fn end(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
     } else {
         format!("its size is {rest_bytes} bytes more than a multiple of {size}")
     };
-    let blocks = soft_block_size(len, context.topology.logical.value());
-    let soft = match blocks < LARGEST_BLOCK {
-        true => format!("; while the partition is not mounted, Linux accesses it in {blocks}-byte blocks"),
-        false => String::new(),
-    };
     let message = format!(
-        "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}{soft}",
+        "ends at byte {end}, {} bytes past a {size}-byte physical sector boundary: {why}",
         past.get()
     );
     Some(Finding::on_partition(rules::END_STRADDLES, partition.number, end, message).missing(miss))
@@ -370,34 +352,4 @@ fn dos_start(context: &Context<'_>, partition: &Partition) -> Option<Finding> {
         _ => "starts at sector 63 (after one DOS track), the default of partitioning tools before about 2010",
     };
     Some(Finding::on_partition(rules::DOS_START, partition.number, start, message.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-    use straddle_units::{BlockSize, ByteCount};
-
-    use super::soft_block_size;
-
-    /// What `blockdev --getbsz` says of partitions of these lengths in sectors of 512 bytes, under Linux 6.1.
-    const KERNEL: [(u64, u64); 6] = [
-        (5_860_533_101, 512),
-        (2_928_890_411, 512),
-        (1_953_520_002, 1024),
-        (2_928_890_412, 2048),
-        (5_860_265_984, 4096),
-        (1_953_525_168, 4096),
-    ];
-
-    #[test]
-    fn blocks_are_the_kernels() {
-        let block = |sectors: u64, logical| {
-            soft_block_size(ByteCount::new(sectors * 512), BlockSize::new(logical).unwrap())
-        };
-        for (sectors, expected) in KERNEL {
-            assert_eq!(block(sectors, 512), expected, "{sectors} sectors");
-        }
-        assert_eq!((block(8, 4096), block(24, 4096)), (4096, 4096));
-    }
 }

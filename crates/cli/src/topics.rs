@@ -13,7 +13,6 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_audit::{RULES, Rule};
-use straddle_drive::Profile;
 
 pub(crate) use crate::topics::search::{Found, Search, alike, search};
 
@@ -174,16 +173,6 @@ fn subject(asked: &str) -> Option<Subject> {
     named.get(&plain(asked)).cloned()
 }
 
-/// The name is among the words as a drive reports it or as it is modelled: `WDC WD10EARS-00Y5B1`.
-pub(crate) fn drive(words: &[String]) -> Option<&'static str> {
-    let is_of = |word: &str, name: &str| {
-        let rest = word.strip_prefix("drive:").unwrap_or(word).strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ',']))
-    };
-    let lower = words.join(" ").to_lowercase();
-    lower.split_whitespace().find_map(|word| Profile::names().find(|name| is_of(word, name)))
-}
-
 /// Lower case, with single spaces for everything that is neither a letter nor a digit.
 fn plain(text: &str) -> String {
     let lower = text.to_lowercase();
@@ -316,20 +305,6 @@ mod tests {
         }
         for (words, unknown) in [("S999", "S999"), ("fdisk nothing", "nothing"), ("by", "by"), ("", "")] {
             assert_eq!(named(words), Err(unknown.to_owned()), "{words}");
-        }
-    }
-
-    #[test]
-    fn drives_are_found() {
-        for (asked, name) in [
-            ("WD10EARS", Some("wd10ears")),
-            ("WDC WD10EARS-00Y5B1", Some("wd10ears")),
-            ("drive:wd10ears,jumper=on", Some("wd10ears")),
-            ("WD10EARX", None),
-            ("", None),
-        ] {
-            let words: Vec<String> = asked.split(' ').map(str::to_owned).collect();
-            assert_eq!(drive(&words), name, "{asked}");
         }
     }
 

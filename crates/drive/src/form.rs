@@ -104,15 +104,15 @@ struct DiskReport {
 /// A zone: adjacent tracks with the same number of sectors.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Zone")]
-pub struct ZoneReport {
+struct ZoneReport {
     /// The zone's outermost track on each surface, counted from 0 at the outer edge.
-    pub first_track: u32,
+    first_track: u32,
     /// The number of tracks on each surface.
-    pub tracks: u32,
+    tracks: u32,
     /// The number of physical sectors per track.
-    pub sectors_per_track: u32,
+    sectors_per_track: u32,
     /// The sustained transfer rate in bytes per second.
-    pub bytes_per_second: f64,
+    bytes_per_second: f64,
 }
 
 impl DrivesReport {
@@ -181,7 +181,7 @@ fn mechanics(disk: &DiskParameters, physical: u64) -> DiskReport {
 }
 
 /// Returns the zones with their transfer rates.
-pub fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
+fn zones(disk: &DiskParameters, physical: u64) -> Vec<ZoneReport> {
     let mut first_track = 0;
     let mut zones = Vec::new();
     for (_, zone) in disk.geometry.zones() {
@@ -203,11 +203,4 @@ fn rate(zone: &Zone, disk: &DiskParameters, physical: u64) -> f64 {
     let physical = u32::try_from(physical).map_or(0.0, f64::from);
     let bytes = surfaces * width * f64::from(zone.sectors_per_track) * physical;
     bytes / ((surfaces * width + skews) * disk.spindle.revolution().seconds())
-}
-
-impl ZoneReport {
-    /// Returns the rate in MB/s.
-    pub fn megabytes(&self) -> f64 {
-        self.bytes_per_second / 1e6
-    }
 }

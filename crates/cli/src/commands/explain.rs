@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_audit::{Io, RULES, RmwCount, Rule, count_rmw, picture};
-use straddle_drive::Profile;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Coverage, Span, parse_size};
 
 use crate::args::{Completed, place, positive_size};
@@ -25,14 +24,13 @@ Examples:
   straddle explain fdisk windows-xp       # how to align with old tools
   straddle explain qlc                    # a term, or any words to search for
   straddle explain \"GPT PMBR size mismatch (131071 != 196607)\"
-  straddle explain WD10EARS               # a modelled drive
   straddle explain rmw --offset 63s       # the first block of an old partition";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExplainArguments {
-    /// Codes, topics, modelled drives or error messages to explain. Other words are searched for in the
-    /// rules, the topics and the FAQ [default: list all].
+    /// Codes, topics or error messages to explain. Other words are searched for in the rules, the topics and
+    /// the FAQ [default: list all].
     #[arg(value_name = "CODE|TOPIC", value_parser = Completed(|| Box::new(topics::names())), hide_possible_values = true)]
     pub(crate) words: Vec<String>,
 
@@ -100,27 +98,12 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<Exit> {
         Ok(subjects) if arguments.json => print_json(subjects),
         Ok(subjects) if subjects.is_empty() => output::print(&list()),
         Ok(subjects) => output::print(&explained(&subjects)),
-        Err(word) => match topics::drive(&arguments.words) {
-            Some(name) => explain_drive(arguments, &word, name),
-            None => explain_found(arguments, &word),
-        },
+        Err(word) => explain_found(arguments, &word),
     }
 }
 
 fn print_json(subjects: Vec<Subject>) -> Result<Exit> {
     Document::of(SchemaOf::Explain, ExplainReport::of(subjects)).print()
-}
-
-fn explain_drive(arguments: &ExplainArguments, word: &str, name: &str) -> Result<Exit> {
-    let command = format!("straddle drive show {name}");
-    if arguments.json {
-        return usage(format!("'{word}' is a modelled drive; for JSON, use {command} --json"));
-    }
-    let more = format!(
-        "'{command}' prints the same text. To check a disk for this drive: straddle check --assume \
-         drive:{name}"
-    );
-    output::print(&format!("{}\n{}\n", text::drive::show(&Profile::open(name)?), wrap(&more, "")))
 }
 
 /// Prints the best of what has the words, and the names of the others; `word` is one that names nothing.

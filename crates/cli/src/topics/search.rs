@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use straddle_audit::RULES;
-use straddle_drive::Profile;
 
 use crate::topics::{Subject, all, plain, questions};
 
@@ -147,9 +146,9 @@ pub(crate) fn alike(words: &[String]) -> Vec<&'static str> {
         let names = [&topic.name].into_iter().chain(&topic.words);
         (names.map(|name| spelt(name)).fold(0.0, f64::max), topic.name.as_str())
     };
-    let named = RULES.iter().map(|rule| rule.code.as_str()).chain(Profile::names());
+    let codes = RULES.iter().map(|rule| rule.code.as_str());
     let mut found: Vec<(f64, &'static str)> =
-        named.map(|name| (spelt(name), name)).chain(all().iter().map(of_topic)).collect();
+        codes.map(|code| (spelt(code), code)).chain(all().iter().map(of_topic)).collect();
     found.retain(|(likeness, name)| *likeness >= ALIKE && !spellings.contains(&plain(name)));
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
@@ -165,9 +164,7 @@ mod tests {
 
     #[test]
     fn near_misses_are_suggested() {
-        for (asked, name) in
-            [("fdsik", "fdisk"), ("S0001", "S001"), ("windos", "windows"), ("wd10eras", "wd10ears")]
-        {
+        for (asked, name) in [("fdsik", "fdisk"), ("S0001", "S001"), ("windos", "windows")] {
             assert!(alike(&words(asked)).contains(&name), "{asked}: {:?}", alike(&words(asked)));
         }
         assert!(alike(&words("xyzzy")).is_empty() && alike(&words("")).is_empty());

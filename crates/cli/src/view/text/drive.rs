@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use straddle_drive::Profile;
-use straddle_drive::disk::{DiskParameters, Protection, RmwPolicy};
-use straddle_drive::profile::{Body, Fit};
+use straddle_drive::disk::RmwPolicy;
+use straddle_drive::profile::Fit;
 use straddle_units::ByteCount;
 
 use crate::output::{self, paint, printable, style};
 use crate::shared::{Shared, SharedFile};
 use crate::view::text::{headed, plain_table, right, trimmed, wrap, wrap_to};
-use straddle_drive::form::{ZoneReport, kind, zones};
+use straddle_drive::form::kind;
 
 const LEAST_COLUMN: usize = 30;
 
@@ -98,11 +98,6 @@ pub(crate) fn show(profile: &Profile) -> String {
         let _ = writeln!(text, "{}", wrap(&line, "  "));
     }
     let _ = write!(text, "\n{}\n", claims(profile));
-    if let Body::Disk(disk) = &profile.body {
-        let zones = zones(disk, profile.sectors.physical);
-        let _ =
-            write!(text, "\n{}\n{}", paint(style::HEADING, "Mechanics and policy"), mechanics(disk, &zones));
-    }
     if let Some(fit) = &profile.fit {
         let _ = write!(
             text,
@@ -170,83 +165,6 @@ fn claims(profile: &Profile) -> String {
 /// Formats `4096` bytes as `4 KiB (4096)`.
 fn size(bytes: u64) -> String {
     format!("{} ({bytes})", ByteCount::new(bytes))
-}
-
-fn mechanics(disk: &DiskParameters, zones: &[ZoneReport]) -> String {
-    let (geometry, seek, cache) = (&disk.geometry, &disk.seek, &disk.write_cache);
-    let rpm = 60.0 / disk.spindle.revolution().seconds();
-    let ends = zones.first().zip(zones.last()).map(|(outer, inner)| {
-        let (from, to) = (outer.sectors_per_track, inner.sectors_per_track);
-        format!("{from} to {to} sectors per track, {:.0} to {:.0} MB/s", outer.megabytes(), inner.megabytes())
-    });
-    let zones = zones.len();
-    let sentences = [
-        format!("{rpm:.0} rpm, a revolution every {}", disk.spindle.revolution()),
-        format!("{} surfaces of {} tracks in {zones} zones", geometry.surfaces(), geometry.cylinders()),
-        ends.unwrap_or_default(),
-        format!(
-            "seek time: {} to the next track, {} on average, {} across all tracks",
-            seek.time(1),
-            seek.average(),
-            seek.time(seek.longest())
-        ),
-        if cache.enabled {
-            format!(
-                "write cache: {} in up to {} extents; the next extent to write is chosen from {}",
-                cache.size, cache.extents, cache.window
-            )
-        } else {
-            "no write cache".to_owned()
-        },
-        format!("partial physical sectors: {}", policy(disk.rmw)),
-        protection(disk.protection).to_owned(),
-        if cache.enabled && cache.idle.get() > 0 {
-            format!("the cache is written out when no command has been outstanding for {}", cache.idle)
-        } else {
-            String::new()
-        },
-    ];
-    let sentences = sentences.iter().filter(|line| !line.is_empty());
-    sentences.map(|line| wrap(line, "  ") + "\n").collect()
-}
-
-const fn policy(policy: RmwPolicy) -> &'static str {
-    match policy {
-        RmwPolicy::ImmediateSerial => {
-            "before the write completes, they are read one by one, each written a revolution later"
-        }
-        RmwPolicy::ImmediateMerged => {
-            "all are read in one pass and written in the next pass, before the write completes"
-        }
-        RmwPolicy::DestageSerial => {
-            "when the cache is written out, they are read one by one, each written a revolution later"
-        }
-        RmwPolicy::DestageMerged => {
-            "when the cache is written out, all those of a write are read in one pass and written in the \
-             next pass"
-        }
-        RmwPolicy::Deferred => {
-            "when the cache is written out, reads and writes are done in rotational order, many per \
-             revolution"
-        }
-        RmwPolicy::Adaptive => {
-            "when the cache is written out, those of regularly spaced writes are read and written in \
-             rotational order, many per revolution; those of other writes are read one by one, each written \
-             a revolution later"
-        }
-        RmwPolicy::Logged => {
-            "when the cache is written out, the data goes to a log first, and to its final position while \
-             the drive is idle"
-        }
-    }
-}
-
-const fn protection(protection: Protection) -> &'static str {
-    match protection {
-        Protection::None => "a power cut loses the contents of the write cache",
-        Protection::NonVolatile => "the contents of the write cache survive a power cut; flushes are no-ops",
-        Protection::MediaCache { .. } => "a flush writes all pending data to a reserved area in one pass",
-    }
 }
 
 fn figures(profile: &Profile) -> String {
