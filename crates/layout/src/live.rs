@@ -1,7 +1,7 @@
 //! The kernel's devices on a partition or a disk, as layers like those read from its bytes.
 //!
-//! [`compare()`] finds where the two views differ. [`merge()`] keeps what is on the disk and adds what only a running
-//! machine shows: what is behind a key, in a pool, or on an array with other members.
+//! [`merge()`] keeps what is on the disk and adds what only a running machine shows: what is behind a key, in a pool,
+//! or on an array with other members.
 
 mod compare;
 mod content;
@@ -20,7 +20,7 @@ use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
 use crate::model::stack::Stack;
 use crate::model::view::{Piece, remove_overlaps};
 use crate::tables::kernel::kernel_stack;
-pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
+pub use compare::{Disagreement, compare_partitions};
 use ground::Ground;
 pub use merge::merge;
 
@@ -44,7 +44,7 @@ pub fn attach(
     let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
     // A kernel that does not look for partitions here does not disagree with the table.
     let unlisted = machine.never_lists_partitions(name).filter(|_| kernel.is_empty());
-    let mut disagreements = match unlisted {
+    let disagreements = match unlisted {
         Some(_) => Vec::new(),
         None => compare_partitions(stack, kernel),
     };
@@ -55,9 +55,6 @@ pub fn attach(
         let (live, left_out) = machine.layers(device);
         remarks.extend(left_out);
         let live = live.and_then(|device| layers(&device, start));
-        if let (Some(on_disk), Some(live)) = (&on_disk, &live) {
-            disagreements.extend(compare(on_disk, live));
-        }
         merge(on_disk, live)
     };
     if stack.partitions.is_empty() {

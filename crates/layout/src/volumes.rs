@@ -3,7 +3,6 @@
 //! A parser reads a bounded number of bytes of one medium. It returns what it found, which runs of the medium hold
 //! the volume's space (only `descend` reads them), and remarks on what could not be read.
 
-mod firmware;
 mod luks;
 mod lvm;
 mod mapped;
@@ -140,9 +139,7 @@ fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOff
 pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     let volume = match kind {
         VolumeKind::Md => md::at_front(medium),
-        VolumeKind::Isw => firmware::isw(medium),
-        VolumeKind::Ddf => firmware::ddf(medium),
-        VolumeKind::Drbd => firmware::drbd(medium),
+        VolumeKind::Drbd => mapped::drbd(medium),
         VolumeKind::Pv => lvm::read(medium),
         VolumeKind::Luks => luks::read(medium),
         VolumeKind::Integrity => mapped::integrity(medium),

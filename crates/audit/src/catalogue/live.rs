@@ -4,8 +4,8 @@ use super::Definition;
 
 pub(super) const VIEWS_DISAGREE: Definition = Definition {
     title: "the kernel's view differs from the disk",
-    what: "The partitions, mappings or RAID layouts that the kernel uses differ from those on the disk.",
-    why: "The table or the metadata was changed while in use, and the kernel still uses the old version.",
+    what: "The partitions that the kernel uses differ from those on the disk.",
+    why: "The table was changed while in use, and the kernel still uses the old version.",
     cost: "Data is written according to the old layout, but after the next boot it is read according to the \
            new layout.",
     fix: "Reboot, or have the kernel reread the table (partx -u, blockdev --rereadpt), before anything else is written.",
