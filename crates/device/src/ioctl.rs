@@ -10,7 +10,6 @@ pub(crate) mod dm;
 pub(crate) mod lock;
 pub(crate) mod loops;
 pub mod names;
-pub(crate) mod zones;
 
 use std::ffi::c_void;
 use std::io;

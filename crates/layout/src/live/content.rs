@@ -1,8 +1,6 @@
 //! The content of a live device: its file system, recognised by its own bytes, and what uses it.
 
-use std::path::Path;
-
-use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
+use straddle_units::BlockSize;
 
 use super::Standing;
 use crate::fs;
@@ -35,9 +33,9 @@ pub(super) fn layer(place: &Standing<'_>) -> Option<Layer> {
         remarks.push("the device is not active, so its contents were not read".to_owned());
     }
     if let Some(mount) = mount {
-        layer.name = printable(&mount.point);
+        layer.name = straddle_device::shown::printable(&mount.point.to_string_lossy());
     }
-    Some(Layer { children: loops(place), remarks, ..layer })
+    Some(Layer { remarks, ..layer })
 }
 
 fn read(place: &Standing<'_>) -> Result<Option<Layer>, String> {
@@ -49,25 +47,4 @@ fn read(place: &Standing<'_>) -> Result<Option<Layer>, String> {
         fs::fill_in(&mut layer, kind, &View::of_drive(&medium));
     }
     Ok(Some(layer))
-}
-
-/// Their position in the file system is not determined.
-fn loops(place: &Standing<'_>) -> Vec<Layer> {
-    let used = place.device.used_by.loops.iter();
-    let layers = used.filter_map(|used| {
-        Some(Layer {
-            name: format!("{} over {}", used.name, printable(&used.file)),
-            below: Span::new(ByteOffset::new(used.offset), ByteCount::new(used.size))?,
-            drive: None,
-            remarks: vec![
-                "the position of the backing file in the file system was not determined".to_owned(),
-            ],
-            ..place.layer(Content::Live("loop"), Facts::Opaque)
-        })
-    });
-    layers.collect()
-}
-
-fn printable(path: &Path) -> String {
-    straddle_device::shown::printable(&path.to_string_lossy())
 }

@@ -238,7 +238,6 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     let (tree, judges) = (read("full.tree"), read("full.judges"));
     let root_at = md_sector(&judges) + table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");
-    assert!(tree.contains("loop0 over /mnt/disk.img"), "{tree}");
     let (tree, judges) = (read("xfs.tree"), read("xfs.judges"));
     let root_at = md_sector(&judges) + table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");

@@ -130,9 +130,10 @@ impl Machine {
             }
         }
         let Backing::File(id, path) = file else { return };
-        let is_swap = self.swap_files.iter().any(|(swap, _)| {
-            swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id)
-        });
+        let is_swap = self
+            .swap_files
+            .iter()
+            .any(|swap| swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id));
         if is_swap {
             found.tell(if but.is_none() {
                 "the file is a swap file"
