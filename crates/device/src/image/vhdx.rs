@@ -85,10 +85,11 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let blocks = size.div_ceil(block);
     let last = blocks.saturating_sub(1);
     let entries = last + last / ratio + 1;
-    if entries * 8 > bat.len || bat.at.saturating_add(entries * 8) > host.len() {
-        let what = format!("the block table at byte {} is too short, or outside the file", bat.at);
-        return Err(host.damaged(bat.at, what));
-    }
+    host.damaged_if(
+        entries * 8 > bat.len || bat.at.saturating_add(entries * 8) > host.len(),
+        bat.at,
+        || format!("the block table at byte {} is too short, or outside the file", bat.at),
+    )?;
     let variant = match (&parent, fixed) {
         (Some(_), _) => "differencing",
         (None, true) => "fixed",
@@ -139,11 +140,11 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
             }
             _ => continue,
         };
-        if region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len() {
-            return Err(
-                host.damaged(at + 16, format!("the position of a region (byte {}) is not valid", region.at))
-            );
-        }
+        host.damaged_if(
+            region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len(),
+            at + 16,
+            || format!("the position of a region (byte {}) is not valid", region.at),
+        )?;
         *slot = Some(region);
     }
     match (bat, metadata) {
@@ -155,9 +156,7 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
 impl Metadata {
     fn read(host: &Host, region: &Region, access: &Access<'_>) -> Result<Self, ImageError> {
         let table: [u8; 32] = host.bytes(region.at)?;
-        if !table.starts_with(b"metadata") {
-            return Err(host.damaged(region.at, "the metadata table is missing"));
-        }
+        host.damaged_if(!table.starts_with(b"metadata"), region.at, || "the metadata table is missing")?;
         let count = u64::from(u32::from(le16(&table, 10)).min(MAX_ENTRIES));
         let (mut block, mut flags, mut size, mut logical, mut physical) = (0, 0, 0, 0, 0);
         let mut locator = None;
@@ -178,22 +177,22 @@ impl Metadata {
                 _ => {}
             }
         }
-        let wrong = |what: String| Err(host.damaged(region.at, what));
-        if !block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block) {
-            return wrong(format!("the block size ({block} bytes) is not valid"));
-        }
+        host.damaged_if(!block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block), region.at, || {
+            format!("the block size ({block} bytes) is not valid")
+        })?;
         let sector = |bytes| matches!(bytes, 512 | 4096);
         let (Ok(logical), true, true) = (BlockSize::new(logical), sector(logical), sector(physical)) else {
-            return wrong(format!("the sector sizes ({logical} and {physical} bytes) are not valid"));
+            let what = format!("the sector sizes ({logical} and {physical} bytes) are not valid");
+            return Err(host.damaged(region.at, what));
         };
         // The format's own limit is 64 TiB.
-        if size > 64 << 40 || !size.is_multiple_of(logical.get()) {
-            return wrong(format!("the disk size ({size} bytes in sectors of {logical} bytes) is not valid"));
-        }
+        host.damaged_if(size > 64 << 40 || !size.is_multiple_of(logical.get()), region.at, || {
+            format!("the disk size ({size} bytes in sectors of {logical} bytes) is not valid")
+        })?;
         let parent = match locator {
             _ if flags & 2 == 0 => None,
             Some(at) => Some(open_parent(host, at, access)?),
-            None => return wrong("the differencing disk has no parent locator".to_owned()),
+            None => return Err(host.damaged(region.at, "the differencing disk has no parent locator")),
         };
         let sectors = SectorSizes { logical, physical: ByteCount::new(physical) };
         Ok(Self { block, size, fixed: flags & 1 != 0, sectors, parent })
@@ -221,9 +220,9 @@ impl Vhdx {
         let entry_at = self.bat.at + index * 8;
         let entry = own.le64(entry_at)?;
         let (state, at) = (entry & 7, entry & !(MIB - 1));
-        if state >= 6 && at >= own.len() {
-            return Err(own.damaged(entry_at, format!("the block at byte {at} is past the end of the file")));
-        }
+        own.damaged_if(state >= 6 && at >= own.len(), entry_at, || {
+            format!("the block at byte {at} is past the end of the file")
+        })?;
         Ok((state, at, entry_at))
     }
 }
@@ -242,10 +241,7 @@ impl Map for Vhdx {
             7 if self.differencing => {
                 let index = chunk * (self.ratio + 1) + self.ratio;
                 let (state, bitmap_at, bitmap_entry_at) = self.entry(own, index)?;
-                if state != 6 {
-                    let what = "a partly present block has no bitmap";
-                    return Err(own.damaged(bitmap_entry_at, what));
-                }
+                own.damaged_if(state != 6, bitmap_entry_at, || "a partly present block has no bitmap")?;
                 let bitmap = Bitmap { host: own, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
                 let start = in_chunk * self.block;
                 let (here, len) = bitmap.run(start + into, start + self.block)?;
