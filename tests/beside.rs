@@ -482,7 +482,7 @@ fn what_would_be_read_otherwise_is_refused_before_it_is_written() {
 }
 
 /// Disk formats other than a raw image: the name in messages, the tool, and the command that makes `file`.
-const FORMS: [(&str, &str, &str); 9] = [
+const FORMS: [(&str, &str, &str); 7] = [
     ("VHD", "qemu-img", "qemu-img create -q -f vpc -o subformat=fixed file 8M; {DAMAGE}"),
     (
         "VHD",
@@ -494,8 +494,6 @@ const FORMS: [(&str, &str, &str); 9] = [
         "qemu-img",
         "qemu-img create -q -f vpc file 8M; printf x | dd of=file bs=1 seek=70 conv=notrunc status=none",
     ),
-    ("lzma", "xz", "head -c 1M disk | xz --format=lzma -c > file"),
-    ("lzma", "xz", "head -c 1M disk | xz --format=lzma -9 -c > file"),
     ("zstd", "pzstd", "head -c 1M disk | pzstd -q -c > file"),
     ("lz4", "lz4", "head -c 1M disk | lz4 -l -q -c > file"),
     ("DMG", "sh", "{ printf 'encrcdsa\\0\\0\\0\\002'; head -c 1M disk; } > file"),

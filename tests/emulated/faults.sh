@@ -31,7 +31,7 @@ straddle_to "$faults" readonly-plan plan "/dev/$readonly" --table gpt --part res
 straddle_to "$faults" readonly apply /tmp/readonly.json --write "/dev/$readonly"
 find /tmp -name '*.undo' >"$faults/readonly.undo"
 
-# Zoned: refused, because there is no conventional zone at the end, where the backup table would be.
+# Zoned: refused.
 for name in null-zoned null-zoned-conventional nvme-zoned; do
 	[ -n "${disk_of[$name]-}" ] || continue
 	straddle_to "$faults" "plan-$name" plan "/dev/${disk_of[$name]}" --table gpt --part rest

@@ -29,7 +29,7 @@ pub(crate) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     check_mbr_reach(context, findings);
     check_past_reach(context, findings);
     findings.extend(context.disagreements.iter().map(|differs| {
-        let at = differs.on_disk.drive.or(differs.live.drive);
+        let at = differs.on_disk.or(differs.live).map(Span::start);
         Finding::on_disk(rules::VIEWS_DISAGREE, at, differs.to_string()).fixed_by(Fix::advice(
             "make the kernel reread the table (partx -u, or reboot) before anything else is written",
         ))

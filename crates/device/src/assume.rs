@@ -50,9 +50,6 @@ const KEYS: &str =
 /// Larger values are typing errors.
 const MAX_SIZE: u64 = 1 << 32;
 
-/// From USB bridges that fill a count of blocks with ones; no device has this unit.
-const ALL_ONES: ByteCount = ByteCount::new(65_535 * 512);
-
 impl FromStr for Assume {
     type Err = AssumeError;
 
@@ -138,15 +135,6 @@ impl Assume {
             }
             if !size.is_multiple_of(ByteCount::new(512)) {
                 return reject(key, size, "the size must be a multiple of 512 bytes");
-            }
-            // An optimal I/O size is judged later, as one that a device reports.
-            if key != "io-opt" && size.is_multiple_of(ALL_ONES) {
-                return reject(
-                    key,
-                    size,
-                    "the size is a multiple of 65535 blocks of 512 bytes, which suggests a 16-bit field of \
-                     all ones",
-                );
             }
         }
         if let Some(physical) = self.physical {
@@ -320,8 +308,6 @@ mod tests {
             "atomic-boundary=4096",
             "logical=1000",
             "atomic=12288",
-            "stripe=33553920",
-            "io-min=67107840",
         ] {
             assert!(text.parse::<Assume>().is_err(), "{text} was accepted");
         }

@@ -1,7 +1,5 @@
 //! Builds a [`Topology`] from what sysfs and the device report.
 
-mod offered;
-
 use std::fs::File;
 use std::io;
 
@@ -10,15 +8,15 @@ use serde::Serialize;
 use straddle_units::{BlockSize, ByteCount, Lba, LbaCount};
 
 use crate::identify::{
-    AtaIdentify, FormatNvm, NvmeIdentifyNamespace, ReadCapacity16, RotationRate, optimal_transfer,
-    rotation_rate,
+    AtaIdentify, FormatNvm, NvmeIdentifyNamespace, ReadCapacity16, RotationRate, SECTOR_LOG, block_lengths,
+    has_log, optimal_transfer, rotation_rate, sector_configurations,
 };
 use crate::ioctl::{self, IoctlError};
 use crate::quirks;
 use crate::sysfs::{Attributes, DeviceKind};
 use crate::topology::{
-    AT_LEAST_LOGICAL, AlignmentOffset, AtomicWrites, Figure, Hides, SectorFormat, Source, Topology,
-    USUAL_PHYSICAL, claim, striped_data_members,
+    AT_LEAST_LOGICAL, AlignmentOffset, AtomicWrites, Figure, Formats, Hides, LbaFormats, SectorFormat,
+    Source, Topology, USUAL_PHYSICAL, claim, striped_data_members,
 };
 
 /// Vendor, model and kind of a device, as it reports them.
@@ -89,11 +87,61 @@ pub(crate) fn ask(
             Err(error) => refused("NVMe Identify", error),
         }
     }
-    offered::ask(file, &mut answers);
+    ask_for_formats(file, &mut answers);
     answers
 }
 
+/// The page of supported block lengths, and where the list of supported pages begins in page 00h.
+const LENGTHS_PAGE: u8 = 0xb4;
+const PAGES: usize = 4;
+
+/// A log or page is requested only if the drive lists it: a drive may count another request as an error.
+fn ask_for_formats(file: &File, answers: &mut Answers) {
+    if answers.nvme.is_some() {
+        let controller = ioctl::nvme_identify_controller(file).ok();
+        answers.nvme_format = controller.and_then(|bytes| FormatNvm::parse(&bytes));
+    }
+    if answers.ata.as_ref().is_some_and(|ata| ata.has_logs) {
+        let directory = ioctl::ata_log(file, 0).ok();
+        if directory.is_some_and(|directory| has_log(&directory, SECTOR_LOG)) {
+            let log = ioctl::ata_log(file, SECTOR_LOG);
+            answers.ata_sectors = log.map_or(Vec::new(), |bytes| sector_configurations(&bytes));
+        }
+    } else if answers.capacity.is_some() {
+        let pages = ioctl::scsi_inquiry_vpd(file, 0).unwrap_or_default();
+        if pages.get(PAGES..).is_some_and(|list| list.contains(&LENGTHS_PAGE)) {
+            let page = ioctl::scsi_inquiry_vpd(file, LENGTHS_PAGE);
+            answers.scsi_lengths = page.map_or(Vec::new(), |bytes| block_lengths(&bytes));
+        }
+    }
+}
+
+/// The sectors that the drive can be set to.
+fn formats(answers: &Answers) -> Option<Formats> {
+    if let Some(nvme) = &answers.nvme {
+        let (current, list) = (nvme.current_format, nvme.formats.clone());
+        return Some(Formats::Nvme(LbaFormats { current, list, command: answers.nvme_format }));
+    }
+    let listed = |sizes: &Vec<_>| (!sizes.is_empty()).then(|| sizes.clone());
+    let ata = listed(&answers.ata_sectors).map(Formats::Ata);
+    ata.or_else(|| listed(&answers.scsi_lengths).map(Formats::Scsi))
+}
+
 impl Answers {
+    /// The answers to commands that a captured tree keeps.
+    pub(crate) fn kept(kept: &dyn Attributes) -> Self {
+        let block = |name: &str| kept.bytes(name)?.first_chunk::<512>().copied();
+        let page = |name: &str| kept.bytes(name)?.first_chunk::<4096>().copied();
+        Self {
+            nvme: page("nvme-id-ns").and_then(|bytes| NvmeIdentifyNamespace::parse(&bytes)),
+            nvme_format: page("nvme-id-ctrl").and_then(|bytes| FormatNvm::parse(&bytes)),
+            ata: block("ata-identify").and_then(|bytes| AtaIdentify::parse(&bytes)),
+            ata_sectors: block("ata-log-2f").map_or(Vec::new(), |bytes| sector_configurations(&bytes)),
+            scsi_lengths: kept.bytes("scsi-vpd-b4").map_or(Vec::new(), |bytes| block_lengths(&bytes)),
+            ..Self::default()
+        }
+    }
+
     fn add_kept_pages(&mut self, device: &dyn Attributes) {
         self.ata = self.ata.take().or_else(|| {
             let page = device.bytes("device/vpd_pg89")?;
@@ -124,7 +172,7 @@ pub fn combine(kind: DeviceKind, device: &dyn Attributes, mut answers: Answers) 
     limit_of_the_kernel(&mut topology, kind, device);
     quirk(&mut topology, &identity);
     assume_flash(&mut topology, kind, &identity);
-    topology.formats = offered::formats(&answers);
+    topology.formats = formats(&answers);
     topology.may_hide = may_hide(kind, &identity, answers.ata.as_ref(), &topology);
     array_figures(&mut topology, kind, device);
     (identity, topology)

@@ -12,7 +12,7 @@ pub use ata::AtaIdentify;
 pub use nvme::{FormatNvm, LbaFormat, NvmeIdentifyNamespace, RelativePerformance};
 pub(crate) use offered::{SECTOR_LOG, has_log};
 pub use offered::{block_lengths, sector_configurations};
-pub(crate) use power::{FAILED, PowerMode, is_stopped, registers, returned_count};
+pub(crate) use power::{FAILED, is_standby, is_stopped, registers, returned_count};
 pub use scsi::{ReadCapacity16, optimal_transfer, rotation_rate};
 
 use straddle_units::{BlockSize, ByteCount};

@@ -10,7 +10,6 @@ pub(crate) mod dm;
 pub(crate) mod lock;
 pub(crate) mod loops;
 pub mod names;
-pub(crate) mod zones;
 
 use std::ffi::c_void;
 use std::io;
@@ -22,7 +21,7 @@ use straddle_units::ByteCount;
 
 use crate::fields::be16;
 
-pub(crate) use ata::{ata_identify, ata_log, ata_power_mode, scsi_is_stopped};
+pub(crate) use ata::{ata_identify, ata_is_standby, ata_log, scsi_is_stopped};
 
 /// The kernel then aborts a command.
 const TIMEOUT_MS: u32 = 5_000;

@@ -41,7 +41,6 @@ mod standby;
 pub mod sysfs;
 mod target;
 pub mod topology;
-mod watched;
 
 #[cfg(test)]
 extern crate self as straddle_device;
@@ -53,7 +52,7 @@ pub use address::{Address, AddressError, Scheme};
 pub use assume::{Assume, AssumeError};
 pub use claim::FileId;
 pub use evidence::Identity;
-pub use medium::{FileMedium, Medium, MemoryMedium, ReadError};
+pub use medium::{FileMedium, Medium, MemoryMedium, ReadError, Watched};
 pub use remembered::Remembered;
 pub use standby::{Standby, UnknownPower};
 pub use sysfs::{DeviceKind, KernelPartition};
@@ -61,4 +60,3 @@ pub use target::{
     Discovered, OpenError, Options, Target, Through, Traffic, Zoned, closed, discover, open, open_in,
     open_object,
 };
-pub use watched::Watched;

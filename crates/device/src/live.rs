@@ -20,7 +20,7 @@ pub use array::{Array, Member};
 pub use machine::{Holder, Machine, sees_all_processes};
 pub use mapping::{Mapping, Owner, is_internal, is_part_of_volume};
 pub use runs::{Every, Geometry, Located, Run};
-pub use usage::{LoopUse, Mount, Usage};
+pub use usage::{Mount, Usage};
 
 /// Nesting deeper than this is not followed.
 pub const MAX_DEPTH: usize = 12;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -154,6 +154,46 @@ impl Medium for FileMedium {
             Err(_) => at,
         };
         next.since(at)
+    }
+}
+
+/// A medium, and the first of its bytes that the operating system could not read. Readers treat these as absent, but
+/// the user must learn of them.
+pub struct Watched<'a> {
+    medium: &'a dyn Medium,
+    first: Mutex<Option<(ByteOffset, io::Error)>>,
+}
+
+impl<'a> Watched<'a> {
+    /// Watches `medium`.
+    pub fn new(medium: &'a dyn Medium) -> Self {
+        Self { medium, first: Mutex::new(None) }
+    }
+
+    /// Returns the first byte that could not be read since the last call, and the error.
+    pub fn take(&self) -> Option<(ByteOffset, io::Error)> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Medium for Watched<'_> {
+    fn len(&self) -> ByteCount {
+        self.medium.len()
+    }
+
+    fn read_at(&self, at: ByteOffset, buf: &mut [u8]) -> Result<(), ReadError> {
+        let read = self.medium.read_at(at, buf);
+        if let Err(ReadError::Io { at, source }) = &read {
+            let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+            if first.as_ref().is_none_or(|(before, _)| at < before) {
+                *first = Some((*at, io::Error::new(source.kind(), source.to_string())));
+            }
+        }
+        read
+    }
+
+    fn zeros_from(&self, at: ByteOffset) -> ByteCount {
+        self.medium.zeros_from(at)
     }
 }
 

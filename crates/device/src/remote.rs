@@ -1,4 +1,4 @@
-//! Objects on servers: only the ranges asked for are fetched, and kept within a bound ([`cache`]). Every answer is
+//! Objects on servers: only the ranges asked for are fetched, and kept ([`cache`]). Every answer is
 //! checked before its bytes count ([`answer`]). A target has one budget of time and bytes ([`Limits`]), and its first
 //! failure is its last. Secrets are in no error.
 

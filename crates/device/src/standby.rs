@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::identify::PowerMode;
 use crate::ioctl::{self, IoctlError};
 use crate::sysfs::{Attributes, DeviceKind, Directory, node_of};
 use crate::target::open_for_reading;
@@ -73,13 +72,10 @@ fn of_disk(disk: &Directory) -> Result<Option<Standby>, UnknownPower> {
     let Ok(file) = open_for_reading(&node).and_then(|file| disk.opened(file)) else { return Ok(None) };
     let unknown = |source| UnknownPower { disk: name.clone(), source };
     // As IDENTIFY is: some USB bridges hang on ATA commands.
-    if disk.text("device/vendor").as_deref() == Some("ATA") {
-        match ioctl::ata_power_mode(&file).map_err(unknown)? {
-            Some(PowerMode::Standby) => return Ok(standby("ATA CHECK POWER MODE")),
-            Some(PowerMode::SpunDown) => return Ok(standby("ATA CHECK POWER MODE: spun down")),
-            Some(PowerMode::Awake) => return Ok(None),
-            None => {}
-        }
+    let is_ata = disk.text("device/vendor").as_deref() == Some("ATA");
+    let stands_by = if is_ata { ioctl::ata_is_standby(&file).map_err(unknown)? } else { None };
+    if let Some(stands_by) = stands_by {
+        return Ok(standby("ATA CHECK POWER MODE").filter(|_| stands_by));
     }
     let stopped = ioctl::scsi_is_stopped(&file).map_err(unknown)?;
     Ok(standby("SCSI: stopped").filter(|_| stopped))

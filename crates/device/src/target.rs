@@ -13,14 +13,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, OFlags};
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_units::{BlockSize, ByteCount, ByteOffset, KERNEL_SECTOR};
+use straddle_units::{BlockSize, ByteCount};
 
 use crate::address::Address;
 use crate::assume::Assume;
 use crate::claim::FileId;
 use crate::evidence::{self, Answers, Identity};
 use crate::image::{Container, Format, ImageError, Limits, Packing, UnpackError};
-use crate::ioctl;
 use crate::live::{self, Machine};
 use crate::medium::{FileMedium, Medium};
 use crate::standby::{self, Standby, UnknownPower};
@@ -215,10 +214,6 @@ pub struct Zoned {
     /// The size of a zone.
     #[serde(rename = "zone_bytes")]
     pub zone: ByteCount,
-    /// Whether the first and last zones are conventional, so that a partition table can be written there;
-    /// absent if this could not be queried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub holds_table: Option<bool>,
 }
 
 /// Opens the block device, image or captured device that `path` names.
@@ -397,7 +392,6 @@ fn from_sysfs(
         remarks.push(format!("the loop device maps {file}, starting at byte {offset}"));
     }
     let id = file.as_ref().filter(|_| sysroot.is_none()).and_then(|file| FileId::of_open(file).ok());
-    let zoned = zones(disk, file.as_ref(), size);
     Ok(Target {
         medium: file.map(|file| Box::new(FileMedium::new(file, size)) as Box<dyn Medium>),
         topology,
@@ -407,7 +401,7 @@ fn from_sysfs(
         partition,
         node: Some(node),
         read_only: disk.number("ro") == Some(1),
-        zoned,
+        zoned: zones(disk),
         id,
         remarks,
         ..Target::unread(kind, size)
@@ -456,14 +450,10 @@ fn presume<'m>(topology: &mut Topology, kind: DeviceKind, name: &str, machine: &
     }
 }
 
-fn zones(disk: &Directory, file: Option<&File>, size: ByteCount) -> Option<Zoned> {
+fn zones(disk: &Directory) -> Option<Zoned> {
     let model = disk.text("queue/zoned").filter(|model| model != "none")?;
     let zone = disk.sectors("queue/chunk_sectors").unwrap_or(ByteCount::ZERO);
-    let last = ByteOffset::new(size.get().saturating_sub(KERNEL_SECTOR.get()));
-    let conventional = |file: &File, at| ioctl::zones::is_conventional(file, at).ok();
-    let holds_table =
-        file.and_then(|file| Some(conventional(file, ByteOffset::ZERO)? && conventional(file, last)?));
-    Some(Zoned { model, zone, holds_table })
+    Some(Zoned { model, zone })
 }
 
 /// Returns the disks of this machine (or of a captured tree), by name: all block devices except memory,

@@ -14,7 +14,7 @@ use crate::model::stack::{Problem, Role, Stack, TableKind};
 use crate::model::view::{Piece, View};
 use crate::read::{Known, read_stack_of};
 use crate::reader::Reader;
-use crate::tables::{bsd, mbr};
+use crate::tables::bsd;
 use crate::volumes::{self, Provides, Space, SubVolume, Volume};
 use crate::{fs, signature};
 
@@ -148,8 +148,6 @@ impl Walk {
             match &whole {
                 Ok(reader) => {
                     let stack = read_stack_of(reader, known);
-                    let stack =
-                        if place.depth == 0 { mbr::of_minix(stack, start, local.len()) } else { stack };
                     match stack.kind {
                         TableKind::Content(content) => kind = Some(content),
                         TableKind::Foreign(_) if !stack.partitions.is_empty() => {

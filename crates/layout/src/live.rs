@@ -1,10 +1,9 @@
 //! The kernel's devices on a partition or a disk, as layers like those read from its bytes.
 //!
-//! [`compare()`] finds where the two views differ. [`merge()`] keeps what is on the disk and adds what only a running
-//! machine shows: what is behind a key, in a pool, or on an array with other members.
+//! [`merge()`] keeps what is on the disk and adds what only a running machine shows: what is behind a key, in a pool,
+//! or on an array with other members.
 
 mod compare;
-mod content;
 mod ground;
 mod merge;
 
@@ -15,12 +14,15 @@ use straddle_device::live::table::DmTarget;
 use straddle_device::live::{Array, LiveDevice, LiveKind, Located, Lower, Machine, Mapping, Owner};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
-use crate::model::content::{Content, VolumeKind};
+use crate::fs;
+use crate::model::content::{Content, FsKind, VolumeKind};
 use crate::model::layer::{Facts, Layer, Luks, Lv, Mapped, Md, Pv, Segment};
 use crate::model::stack::Stack;
-use crate::model::view::{Piece, remove_overlaps};
+use crate::model::view::{Piece, View, remove_overlaps};
+use crate::reader::Reader;
+use crate::signature;
 use crate::tables::kernel::kernel_stack;
-pub use compare::{Disagreement, Said, Value, compare, compare_partitions};
+pub use compare::{Disagreement, compare_partitions};
 use ground::Ground;
 pub use merge::merge;
 
@@ -44,7 +46,7 @@ pub fn attach(
     let mut remarks: BTreeSet<String> = machine.remarks().iter().cloned().collect();
     // A kernel that does not look for partitions here does not disagree with the table.
     let unlisted = machine.never_lists_partitions(name).filter(|_| kernel.is_empty());
-    let mut disagreements = match unlisted {
+    let disagreements = match unlisted {
         Some(_) => Vec::new(),
         None => compare_partitions(stack, kernel),
     };
@@ -55,9 +57,6 @@ pub fn attach(
         let (live, left_out) = machine.layers(device);
         remarks.extend(left_out);
         let live = live.and_then(|device| layers(&device, start));
-        if let (Some(on_disk), Some(live)) = (&on_disk, &live) {
-            disagreements.extend(compare(on_disk, live));
-        }
         merge(on_disk, live)
     };
     if stack.partitions.is_empty() {
@@ -127,9 +126,49 @@ fn on(place: &Standing<'_>, is_first: bool) -> Vec<Layer> {
     layers.extend(logical_volumes(place, &volumes));
     layers.extend((!partitions.is_empty()).then(|| table(place, &partitions)));
     if place.device.used_by.is_used() || (place.device.holders.is_empty() && !is_first) {
-        layers.extend(content::layer(place));
+        layers.extend(content(place));
     }
     layers
+}
+
+fn of_mount(name: &str) -> Content {
+    let known = match name {
+        "udf" | "ocfs2" | "gfs2" | "bcachefs" => signature::named(name),
+        "ntfs3" => Some(Content::Live("ntfs3")),
+        _ => FsKind::mounted(name).map(Content::FileSystem),
+    };
+    known.unwrap_or(Content::Live("filesystem"))
+}
+
+/// Its file system, recognised by its own bytes, and what uses it.
+fn content(place: &Standing<'_>) -> Option<Layer> {
+    let usage = &place.device.used_by;
+    let (found, mut remarks) = match read_content(place) {
+        Ok(found) => (found, Vec::new()),
+        Err(why) => (None, vec![format!("the contents cannot be read: {why}")]),
+    };
+    let mount = usage.mounts.first();
+    let mounted = mount.map(|mount| of_mount(&mount.kind));
+    let in_use = mounted.or_else(|| usage.is_swap.then_some(FsKind::Swap.into()));
+    let mut layer = found.or_else(|| Some(place.layer(in_use?, Facts::Opaque)))?;
+    if layer.kind.is_member() && in_use.is_none() {
+        remarks.push("the device is not active, so its contents were not read".to_owned());
+    }
+    if let Some(mount) = mount {
+        layer.name = straddle_device::shown::printable(&mount.point.to_string_lossy());
+    }
+    Some(Layer { remarks, ..layer })
+}
+
+fn read_content(place: &Standing<'_>) -> Result<Option<Layer>, String> {
+    let medium = place.device.open()?;
+    let reader = Reader::open(&medium, BlockSize::B512).map_err(|error| error.to_string())?;
+    let Some(content) = reader.whole() else { return Ok(None) };
+    let mut layer = place.layer(content, Facts::Opaque);
+    if let Content::FileSystem(kind) = content {
+        fs::fill_in(&mut layer, kind, &View::of_drive(&medium));
+    }
+    Ok(Some(layer))
 }
 
 fn upper(place: &Standing<'_>, holder: &LiveDevice, kind: Content, facts: Facts) -> Layer {

@@ -13,20 +13,13 @@ use crate::signature;
 /// The MBR, a GPT header in 512-byte and in 4096-byte blocks, and the first search for signatures (`NEAR`).
 const HEAD_BYTES: u64 = 12 * 1024;
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
-    #[error("the position is past the end of the disk")]
-    PastEnd,
-    #[error("{0}")]
-    Unreadable(String),
-}
+/// What is wrong, in words.
+pub(crate) type Fault = String;
 
-impl From<ReadError> for Fault {
-    fn from(error: ReadError) -> Self {
-        if matches!(error, ReadError::PastEnd { .. }) {
-            return Self::PastEnd;
-        }
-        Self::Unreadable(with_causes(&error))
+pub(crate) fn fault(error: ReadError) -> Fault {
+    match error {
+        ReadError::PastEnd { .. } => "the position is past the end of the disk".to_owned(),
+        error => with_causes(&error),
     }
 }
 
@@ -72,7 +65,7 @@ impl<'a> Reader<'a> {
         let cached = usize::try_from(at.get()).ok().and_then(|a| self.head.get(a..)?.get(..buf.len()));
         match cached {
             Some(bytes) => buf.copy_from_slice(bytes),
-            None => self.medium.read_at(at, buf)?,
+            None => self.medium.read_at(at, buf).map_err(fault)?,
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 //! A parser reads a bounded number of bytes of one medium. It returns what it found, which runs of the medium hold
 //! the volume's space (only `descend` reads them), and remarks on what could not be read.
 
-mod firmware;
 mod luks;
 mod lvm;
 mod mapped;
@@ -16,7 +15,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use crate::model::content::VolumeKind;
 use crate::model::layer::Facts;
 use crate::model::view::remove_overlaps;
-use crate::reader::Fault;
+use crate::reader::{Fault, fault};
 
 pub(crate) use luks::{SEALED, has_second_header};
 pub(crate) use lvm::is_label as is_lvm_label;
@@ -140,9 +139,7 @@ fn runs_from(lower: &Lower, from: ByteOffset, most: usize) -> Vec<(Span, ByteOff
 pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
     let volume = match kind {
         VolumeKind::Md => md::at_front(medium),
-        VolumeKind::Isw => firmware::isw(medium),
-        VolumeKind::Ddf => firmware::ddf(medium),
-        VolumeKind::Drbd => firmware::drbd(medium),
+        VolumeKind::Drbd => mapped::drbd(medium),
         VolumeKind::Pv => lvm::read(medium),
         VolumeKind::Luks => luks::read(medium),
         VolumeKind::Integrity => mapped::integrity(medium),
@@ -156,10 +153,8 @@ pub(crate) fn read(kind: VolumeKind, medium: &dyn Medium) -> Volume {
 
 fn bytes_at(medium: &dyn Medium, at: u64, want: usize) -> Result<Vec<u8>, Fault> {
     let room = usize::try_from(medium.len().get().saturating_sub(at)).unwrap_or(usize::MAX);
-    if room == 0 {
-        return Err(Fault::PastEnd);
-    }
-    Ok(medium.bytes_at(ByteOffset::new(at), want.min(room))?)
+    // Of a medium that ends before it, one byte is too many.
+    medium.bytes_at(ByteOffset::new(at), want.min(room.max(1))).map_err(fault)
 }
 
 /// Saturates.

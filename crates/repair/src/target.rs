@@ -35,8 +35,7 @@ pub enum TargetError {
     )]
     NotRaw(Format),
     #[error(
-        "is a {} zoned device without conventional zones for a partition table at its start and end; use it \
-         without partitions (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
+        "is a {} zoned device; use it without partitions (mkfs.btrfs, mkfs.f2fs -m, zonefs)",
         .0.model
     )]
     Zoned(Zoned),
@@ -59,7 +58,7 @@ straddle_units::error_kind! {
 }
 
 /// Opens the target at `path` for reading, and checks that a table could be written to it: a raw image or a
-/// whole disk, whose zones allow it.
+/// whole disk without zones.
 pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target, TargetError> {
     let target = straddle_device::open(path, options)?;
     if let Some(number) = target.partition {
@@ -69,8 +68,8 @@ pub fn examine(path: &Path, options: &Options) -> Result<straddle_device::Target
         return Err(TargetError::NotRaw(container.format));
     }
     match &target.zoned {
-        Some(zoned) if zoned.holds_table != Some(true) => Err(TargetError::Zoned(zoned.clone())),
-        _ => Ok(target),
+        Some(zoned) => Err(TargetError::Zoned(zoned.clone())),
+        None => Ok(target),
     }
 }
 

@@ -60,8 +60,11 @@ fn assemble(content: Content, kind: DeviceKind) -> String {
         _ => "Assemble",
     };
     let how = match content {
-        Content::Volume(VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf) => "mdadm --assemble --scan",
         Content::Volume(VolumeKind::Drbd) => "drbdadm up all",
+        // mdadm also assembles the arrays of Intel's firmware, and of firmware that follows SNIA's DDF.
+        _ if ["linux_raid_member", "isw_raid_member", "ddf_raid_member"].contains(&content.name()) => {
+            "mdadm --assemble --scan"
+        }
         _ => "dmraid -ay",
     };
     format!("{disks} the array ({how}), and check that")

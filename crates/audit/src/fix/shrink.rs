@@ -60,7 +60,7 @@ fn way(content: Content) -> Way {
         return match kind {
             VolumeKind::Pv => Way::Pvresize,
             // They take all of what they are in, or their arrays do.
-            VolumeKind::Md | VolumeKind::Isw | VolumeKind::Ddf | VolumeKind::Drbd => Way::Never,
+            VolumeKind::Md | VolumeKind::Drbd => Way::Never,
             VolumeKind::Luks | VolumeKind::Integrity | VolumeKind::Verity | VolumeKind::Bcache => Way::Never,
         };
     }

@@ -12,9 +12,7 @@ pub const MAX_DOCUMENT: u64 = 4 << 20;
 
 const DEEPEST: usize = 64;
 
-const MOST_DISKS: usize = 4096;
-
-const MOST_ELEMENTS: usize = 1024;
+const MOST_ELEMENTS: usize = 65_536;
 
 type Wrong = (u64, String);
 
@@ -54,8 +52,7 @@ impl Element {
 impl Domain {
     /// Reads a domain as `virsh dumpxml` prints it.
     pub fn parse(xml: &str) -> Result<Self, DomainError> {
-        let read = Walk::default().read(xml).and_then(|walk| walk.domain());
-        read.map_err(|(at, what)| {
+        read(xml).and_then(domain).map_err(|(at, what)| {
             let before = usize::try_from(at).ok().and_then(|at| xml.as_bytes().get(..at));
             let breaks = before.unwrap_or(xml.as_bytes()).iter().filter(|byte| **byte == b'\n').count();
             DomainError { line: u64::try_from(breaks).unwrap_or(u64::MAX).saturating_add(1), at, what }
@@ -63,123 +60,89 @@ impl Domain {
     }
 }
 
-#[derive(Default)]
-struct Walk {
-    open: Vec<String>,
-    /// Open elements of a disk, outermost first.
-    kept: Vec<Element>,
-    elements: usize,
-    root: Option<Element>,
-    name: String,
-    disks: Vec<Element>,
+/// Returns the root.
+fn read(xml: &str) -> Result<Element, Wrong> {
+    if u64::try_from(xml.len()).is_ok_and(|len| len > MAX_DOCUMENT) {
+        return Err((MAX_DOCUMENT, format!("the document is longer than {MAX_DOCUMENT} bytes")));
+    }
+    let mut reader = Reader::from_str(xml);
+    // The first is the document.
+    let mut open = vec![Element::default()];
+    let mut elements = 0;
+    loop {
+        let at = reader.buffer_position();
+        let event = reader.read_event().map_err(|error| (reader.error_position(), error.to_string()))?;
+        if let Event::Start(start) | Event::Empty(start) = &event {
+            elements += 1;
+            if open.len() > DEEPEST {
+                return Err((at, format!("elements are nested more than {DEEPEST} levels deep")));
+            }
+            if elements > MOST_ELEMENTS {
+                return Err((at, format!("the document has more than {MOST_ELEMENTS} elements")));
+            }
+            let attributes = attributes(start).map_err(|what| (at, what))?;
+            open.push(Element {
+                name: start.name().as_ref().to_owned(),
+                at,
+                attributes,
+                ..Element::default()
+            });
+        }
+        match event {
+            Event::End(_) | Event::Empty(_) => {
+                let ended = open.pop();
+                if let Some(parent) = open.last_mut() {
+                    parent.children.extend(ended);
+                }
+            }
+            Event::Text(text) => add_text(&mut open, at, &text.xml10_content())?,
+            Event::CData(text) => add_text(&mut open, at, &text.xml10_content())?,
+            Event::GeneralRef(reference) => {
+                let text = resolved(&reference).map_err(|what| (at, what))?;
+                add_text(&mut open, at, &text)?;
+            }
+            Event::DocType(_) => {
+                return Err((at, "a document type declaration (<!DOCTYPE>) is not allowed".to_owned()));
+            }
+            Event::Eof => break,
+            Event::Start(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+        }
+    }
+    let end = reader.buffer_position();
+    match open.as_mut_slice() {
+        [document] if document.children.len() > 1 => {
+            Err((document.children[1].at, "the document has a second root element".to_owned()))
+        }
+        [document] => document.children.pop().ok_or_else(|| (0, "the document is empty".to_owned())),
+        [.., inner] => Err((end, format!("the document is truncated, because </{}> is missing", inner.name))),
+        [] => Err((end, "the document is empty".to_owned())),
+    }
 }
 
-impl Walk {
-    fn read(mut self, xml: &str) -> Result<Self, Wrong> {
-        if u64::try_from(xml.len()).is_ok_and(|len| len > MAX_DOCUMENT) {
-            return Err((MAX_DOCUMENT, format!("the document is longer than {MAX_DOCUMENT} bytes")));
-        }
-        let mut reader = Reader::from_str(xml);
-        loop {
-            let at = reader.buffer_position();
-            let event = reader.read_event().map_err(|error| (reader.error_position(), error.to_string()))?;
-            match event {
-                Event::Start(start) => self.enter(at, &start)?,
-                Event::Empty(start) => {
-                    self.enter(at, &start)?;
-                    self.leave();
-                }
-                Event::End(_) => self.leave(),
-                Event::Text(text) => self.text(at, &text.xml10_content())?,
-                Event::CData(text) => self.text(at, &text.xml10_content())?,
-                Event::GeneralRef(reference) => {
-                    let text = resolved(&reference).map_err(|what| (at, what))?;
-                    self.text(at, &text)?;
-                }
-                Event::DocType(_) => {
-                    return Err((at, "a document type declaration (<!DOCTYPE>) is not allowed".to_owned()));
-                }
-                Event::Eof => break,
-                Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
-            }
-        }
-        match self.open.last() {
-            Some(name) => Err((
-                reader.buffer_position(),
-                format!("the document is truncated, because </{name}> is missing"),
-            )),
-            None => Ok(self),
-        }
+fn add_text(open: &mut [Element], at: u64, text: &str) -> Result<(), Wrong> {
+    if open.len() == 1 && !text.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']).is_empty() {
+        return Err((at, "not an XML document, because there is text outside the root element".to_owned()));
     }
+    if let Some(element) = open.last_mut() {
+        element.text.push_str(text);
+    }
+    Ok(())
+}
 
-    fn enter(&mut self, at: u64, start: &BytesStart<'_>) -> Result<(), Wrong> {
-        let name = start.name().as_ref().to_owned();
-        if self.open.len() >= DEEPEST {
-            return Err((at, format!("elements are nested more than {DEEPEST} levels deep")));
-        }
-        self.open.push(name.clone());
-        let path: Vec<&str> = self.open.iter().map(String::as_str).collect();
-        let is_root = path.len() == 1;
-        let is_disk = path == ["domain", "devices", "disk"];
-        if is_root && self.root.is_some() {
-            return Err((at, "the document has a second root element".to_owned()));
-        }
-        if is_root && name != "domain" {
-            return Err((at, format!("the root element is <{name}>, but only <domain> is supported")));
-        }
-        if is_disk && self.disks.len() >= MOST_DISKS {
-            return Err((at, format!("the domain has more than {MOST_DISKS} disks")));
-        }
-        self.elements = if is_disk { 0 } else { self.elements + 1 };
-        if !is_root && !is_disk && self.kept.is_empty() {
-            return Ok(());
-        }
-        if self.elements >= MOST_ELEMENTS && !is_root {
-            return Err((at, format!("a <disk> element contains more than {MOST_ELEMENTS} elements")));
-        }
-        let attributes = attributes(start).map_err(|what| (at, what))?;
-        let element = Element { name, at, attributes, ..Element::default() };
-        match is_root {
-            true => self.root = Some(element),
-            false => self.kept.push(element),
-        }
-        Ok(())
+fn domain(root: Element) -> Result<Domain, Wrong> {
+    if root.name != "domain" {
+        let what = format!("the root element is <{}>, but only <domain> is supported", root.name);
+        return Err((root.at, what));
     }
-
-    fn leave(&mut self) {
-        self.open.pop();
-        let Some(element) = self.kept.pop() else { return };
-        match self.kept.last_mut() {
-            Some(parent) => parent.children.push(element),
-            None => self.disks.push(element),
-        }
+    let name = root.child("name").map_or("", |name| name.text.trim()).to_owned();
+    if name.is_empty() {
+        return Err((root.at, "the domain has no <name>".to_owned()));
     }
-
-    fn text(&mut self, at: u64, text: &str) -> Result<(), Wrong> {
-        if self.open.is_empty() && !text.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']).is_empty() {
-            return Err((
-                at,
-                "not an XML document, because there is text outside the root element".to_owned(),
-            ));
-        }
-        if let Some(element) = self.kept.last_mut() {
-            element.text.push_str(text);
-        } else if self.open == ["domain", "name"] {
-            self.name.push_str(text);
-        }
-        Ok(())
-    }
-
-    fn domain(self) -> Result<Domain, Wrong> {
-        let root = self.root.ok_or_else(|| (0, "the document is empty".to_owned()))?;
-        let name = self.name.trim().to_owned();
-        if name.is_empty() {
-            return Err((root.at, "the domain has no <name>".to_owned()));
-        }
-        let kind = root.attribute("type").unwrap_or_default();
-        let disks = self.disks.iter().map(|element| disk::read(element, kind)).collect::<Result<_, _>>()?;
-        Ok(Domain { is_running: root.attribute("id").is_some(), name, disks })
-    }
+    let kind = root.attribute("type").unwrap_or_default();
+    let devices = root.child("devices").map_or(&[][..], |devices| &devices.children);
+    let disks = devices.iter().filter(|device| device.name == "disk");
+    let disks = disks.map(|disk| disk::read(disk, kind)).collect::<Result<_, _>>()?;
+    Ok(Domain { is_running: root.attribute("id").is_some(), name, disks })
 }
 
 fn attributes(start: &BytesStart<'_>) -> Result<Vec<(String, String)>, String> {

@@ -9,24 +9,13 @@ use crate::fields::le16;
 const FORMATS: usize = 128;
 const MAX_FORMATS: usize = 64;
 
-/// RP, bits 1:0 of an LBA format's byte 3: its performance relative to the drive's other formats.
+/// RP, bits 1:0 of an LBA format's byte 3: its performance relative to the drive's other formats, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names are those of the standard, from 00b to 11b")]
-pub enum RelativePerformance {
-    Best,
-    Better,
-    Good,
-    Degraded,
-}
+pub struct RelativePerformance(u8);
 
 impl std::fmt::Display for RelativePerformance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Best => "best",
-            Self::Better => "better",
-            Self::Good => "good",
-            Self::Degraded => "degraded",
-        })
+        f.write_str(["best", "better", "good", "degraded"][usize::from(self.0)])
     }
 }
 
@@ -48,12 +37,7 @@ impl LbaFormat {
         Self {
             logical: size(bytes[2]),
             metadata: le16(&bytes, 0),
-            performance: match bytes[3] & 0b11 {
-                0 => RelativePerformance::Best,
-                1 => RelativePerformance::Better,
-                2 => RelativePerformance::Good,
-                _ => RelativePerformance::Degraded,
-            },
+            performance: RelativePerformance(bytes[3] & 0b11),
         }
     }
 }
@@ -176,10 +160,8 @@ mod tests {
             (bytes(16384), bytes(4096))
         );
         assert_eq!(said.optimal_write_size, bytes(262_144));
-        let formats = [
-            (BlockSize::B512, 0, RelativePerformance::Good),
-            (BlockSize::B4096, 8, RelativePerformance::Best),
-        ];
+        let formats =
+            [(BlockSize::B512, 0, RelativePerformance(2)), (BlockSize::B4096, 8, RelativePerformance(0))];
         assert_eq!(
             said.formats,
             formats.map(|(size, metadata, performance)| LbaFormat {

@@ -1,24 +1,10 @@
 //! Whether a drive is in standby, from answers to commands that do not wake it.
 
-/// The power mode that ATA CHECK POWER MODE returns in COUNT (ACS-4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PowerMode {
-    /// 00h Standby (or Standby_z), 01h Standby_y: the medium does not spin.
-    Standby,
-    /// 40h: the non-volatile cache serves requests, and the spindle is stopped or about to stop.
-    SpunDown,
-    /// Any other value: Idle (80h to 83h), Active (FFh), spun up (41h), or one that is not defined.
-    Awake,
-}
-
-impl PowerMode {
-    pub(crate) const fn from_count(count: u8) -> Self {
-        match count {
-            0x00 | 0x01 => Self::Standby,
-            0x40 => Self::SpunDown,
-            _ => Self::Awake,
-        }
-    }
+/// Whether the medium does not spin, by what ATA CHECK POWER MODE returns in COUNT (ACS-4): 00h Standby (or
+/// Standby_z), 01h Standby_y, or 40h, where the non-volatile cache serves requests. Other values are Idle (80h to
+/// 83h), Active (FFh), spun up (41h), or not defined.
+pub(crate) const fn is_standby(count: u8) -> bool {
+    matches!(count, 0x00 | 0x01 | 0x40)
 }
 
 /// STATUS: DEVICE FAULT and ERROR.
@@ -77,19 +63,19 @@ mod tests {
 
     #[test]
     fn the_mode_is_in_either_format_of_sense_data() {
-        for (count, mode) in [
-            (0x00, PowerMode::Standby),
-            (0x01, PowerMode::Standby),
-            (0x40, PowerMode::SpunDown),
-            (0x41, PowerMode::Awake),
-            (0x80, PowerMode::Awake),
-            (0x83, PowerMode::Awake),
-            (0xff, PowerMode::Awake),
+        for (count, stands_by) in [
+            (0x00, true),
+            (0x01, true),
+            (0x40, true),
+            (0x41, false),
+            (0x80, false),
+            (0x83, false),
+            (0xff, false),
         ] {
             for sense in [by_descriptor(count, 0x50), fixed(count, 0x50)] {
                 assert_eq!(returned_count(&sense), Some(count), "{sense:x?}");
             }
-            assert_eq!(PowerMode::from_count(count), mode, "{count:#x}");
+            assert_eq!(is_standby(count), stands_by, "{count:#x}");
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use straddle_units::ByteOffset;
 
 use super::through::Packing;
-use crate::fields::{has, le32, le64};
+use crate::fields::{has, le32};
 use crate::medium::Medium;
 use crate::shown::quote_path;
 
@@ -60,10 +60,6 @@ enum Magic {
     BeforeEnd(usize, &'static [u8]),
     /// These bytes in the frame after a skippable one (RFC 8878, 3.1.2; lz4 `doc/lz4_Frame_format.md`).
     Skippable(&'static [u8]),
-    /// A header of .lzma (LZMA_Alone), which has no magic (xz `doc/lzma-file-format.txt`): the properties
-    /// that lzma(1) writes, a dictionary of 2^n or 2^n + 2^(n-1) bytes, a plausible or unknown size, and the
-    /// zero byte at the start of the data.
-    Lzma,
 }
 
 const fn form(what: &'static str, magic: Magic, command: &'static str) -> Foreign {
@@ -91,7 +87,6 @@ pub const FORMS: &[Foreign] = &[
     form("a zstd file", Magic::Skippable(b"\x28\xb5\x2f\xfd"), "zstd -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::Skippable(b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::At(0, b"\x02\x21\x4c\x18"), "lz4 -dc FILE > FILE.raw"),
-    form("an lzma file", Magic::Lzma, "xz --format=lzma -dc FILE > FILE.raw"),
     // The compressed form of an empty file: the end mark follows at once.
     packed(Packing::Bzip2, Magic::Both(b"BZh", 4, b"\x17\x72\x45\x38\x50\x90"), "bzip2 -dc FILE > FILE.raw"),
     form("an lz4 file", Magic::At(0, b"\x04\x22\x4d\x18"), "lz4 -dc FILE > FILE.raw"),
@@ -134,7 +129,6 @@ pub(super) fn detect(head: &[u8], tail: &[u8], medium: &dyn Medium) -> Option<&'
             tail.len().checked_sub(back).is_some_and(|at| tail[at..].starts_with(magic))
         }
         Magic::Skippable(magic) => follows_skippable(head, medium, magic),
-        Magic::Lzma => is_lzma(head),
     })
 }
 
@@ -145,23 +139,6 @@ fn follows_skippable(head: &[u8], medium: &dyn Medium, magic: &[u8]) -> bool {
     let mut found = [0; 4];
     let after = ByteOffset::new(8 + u64::from(le32(head, 4)));
     medium.read_at(after, &mut found).is_ok() && found == *magic
-}
-
-fn is_lzma(head: &[u8]) -> bool {
-    const HEADER: usize = 13;
-    /// lc = 3, lp = 0, pb = 2, as lzma(1) and 7z write.
-    const PROPERTIES: u8 = 93;
-    /// The largest plausible size: 256 GiB, the same limit that xz uses.
-    const MAX_SIZE: u64 = 1 << 38;
-    let (dictionary, size) = (le32(head, 1), le64(head, 5));
-    let rounded = dictionary.is_power_of_two()
-        || dictionary.checked_div(3).is_some_and(|third| third * 3 == dictionary && third.is_power_of_two());
-    head.len() > HEADER
-        && head[0] == PROPERTIES
-        && rounded
-        && dictionary >= 1 << 12
-        && (size == u64::MAX || (size > 0 && size < MAX_SIZE))
-        && head[HEADER] == 0
 }
 
 #[cfg(test)]
@@ -188,7 +165,6 @@ mod tests {
                 put(0, b"\x50\x2a\x4d\x18\x04\0\0\0");
                 put(12, magic);
             }
-            Magic::Lzma => put(0, b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0"),
         }
     }
 

@@ -98,12 +98,31 @@ impl Host {
         self.bytes(at).map(u64::from_le_bytes)
     }
 
-    pub(super) fn damaged(&self, at: u64, what: impl Into<String>) -> ImageError {
-        ImageError::Damaged { format: self.format, at: ByteOffset::new(at), what: what.into() }
+    pub(super) fn damaged(&self, at: impl TryInto<u64>, what: impl Into<String>) -> ImageError {
+        ImageError::Damaged { format: self.format, at: byte(at), what: what.into() }
     }
 
-    pub(super) fn unsupported(&self, at: u64, what: impl Into<String>) -> ImageError {
-        ImageError::Unsupported { format: self.format, at: ByteOffset::new(at), what: what.into() }
+    pub(super) fn unsupported(&self, at: impl TryInto<u64>, what: impl Into<String>) -> ImageError {
+        ImageError::Unsupported { format: self.format, at: byte(at), what: what.into() }
+    }
+
+    /// Fails at this byte or field if a structure is wrong.
+    pub(super) fn damaged_if<W: Into<String>>(
+        &self,
+        is_wrong: bool,
+        at: impl TryInto<u64>,
+        what: impl FnOnce() -> W,
+    ) -> Result<(), ImageError> {
+        if is_wrong { Err(self.damaged(at, what())) } else { Ok(()) }
+    }
+
+    pub(super) fn unsupported_if(
+        &self,
+        is_unknown: bool,
+        at: impl TryInto<u64>,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), ImageError> {
+        if is_unknown { Err(self.unsupported(at, what())) } else { Ok(()) }
     }
 
     fn failed(&self, source: ReadError) -> ImageError {
@@ -125,4 +144,8 @@ impl Host {
         }
         Ok(read(pages.first().map_or(&[], |page| page.bytes.as_slice())))
     }
+}
+
+fn byte(at: impl TryInto<u64>) -> ByteOffset {
+    ByteOffset::new(at.try_into().unwrap_or(u64::MAX))
 }

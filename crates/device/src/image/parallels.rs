@@ -28,29 +28,26 @@ struct Parallels {
 pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 64] = host.bytes(0)?;
     let version = le32(&raw, field::VERSION);
-    if version != 2 {
-        return Err(host.unsupported(field::VERSION as u64, format!("version {version}")));
-    }
+    host.unsupported_if(version != 2, field::VERSION, || format!("version {version}"))?;
     let extended = raw.starts_with(EXTENDED);
     let sectors = u64::from(le32(&raw, field::BLOCK));
-    if sectors == 0 || sectors > MAX_BLOCK {
-        return Err(
-            host.damaged(field::BLOCK as u64, format!("the block size ({sectors} sectors) is not valid"))
-        );
-    }
+    host.damaged_if(sectors == 0 || sectors > MAX_BLOCK, field::BLOCK, || {
+        format!("the block size ({sectors} sectors) is not valid")
+    })?;
     let block = sectors * SECTOR;
     // In the older kind only the lower 32 bits are valid.
     let size = if extended { le64(&raw, field::SIZE) } else { u64::from(le32(&raw, field::SIZE)) };
     let size = size.checked_mul(SECTOR).filter(|size| i64::try_from(*size).is_ok());
-    let size = size.ok_or_else(|| host.damaged(field::SIZE as u64, "the disk is larger than 2^63 bytes"))?;
+    let size = size.ok_or_else(|| host.damaged(field::SIZE, "the disk is larger than 2^63 bytes"))?;
     let blocks = u64::from(le32(&raw, field::BLOCKS));
-    if blocks < size.div_ceil(block) {
-        let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
-        return Err(host.damaged(field::BLOCKS as u64, what));
-    }
-    if MAP_AT + size.div_ceil(block) * 4 > host.len() {
-        return Err(host.damaged(field::BLOCKS as u64, "the block map is outside the file"));
-    }
+    host.damaged_if(blocks < size.div_ceil(block), field::BLOCKS, || {
+        format!("{blocks} blocks of {block} bytes are too few for {size} bytes")
+    })?;
+    host.damaged_if(
+        MAP_AT + size.div_ceil(block) * 4 > host.len(),
+        field::BLOCKS,
+        || "the block map is outside the file",
+    )?;
     let variant = if extended { "extended" } else { "expanding" };
     let unit = if extended { block } else { SECTOR };
     Ok(Parts::new(host, Parallels { block, unit }, variant, size, block))
@@ -65,10 +62,9 @@ impl Map for Parallels {
             entry => {
                 // Cannot overflow: 32 bits times a block of less than 2^32 bytes.
                 let start = u64::from(entry) * self.unit;
-                if start >= files.own.len() {
-                    let what = format!("the block at byte {start} is past the end of the file");
-                    return Err(files.own.damaged(entry_at, what));
-                }
+                files.own.damaged_if(start >= files.own.len(), entry_at, || {
+                    format!("the block at byte {start} is past the end of the file")
+                })?;
                 StoredAt::Host { file: 0, at: start + into }
             }
         };

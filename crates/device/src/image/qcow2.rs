@@ -85,7 +85,7 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let mut others = Vec::new();
     if header.features & feature::DATA_FILE != 0 {
         let Some(name) = extensions.data_file else {
-            return Err(host.damaged(field::INCOMPATIBLE as u64, "the external data file has no name"));
+            return Err(host.damaged(field::INCOMPATIBLE, "the external data file has no name"));
         };
         let named = Named { by: Format::Qcow2, role: "data file", name: &name };
         let data = access.open_host(&named)?;
@@ -126,43 +126,36 @@ fn header_bytes(host: &Host) -> Result<[u8; HEADER], ImageError> {
 
 impl Header {
     fn read(host: &Host, raw: &[u8]) -> Result<Self, ImageError> {
-        let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
         let version = be32(raw, 4);
-        if !(2..=3).contains(&version) {
-            return Err(host.unsupported(4, format!("version {version}")));
-        }
+        host.unsupported_if(!(2..=3).contains(&version), 4, || format!("version {version}"))?;
         let cluster_bits = be32(raw, field::CLUSTER_BITS);
-        if !(9..=21).contains(&cluster_bits) {
-            let what =
-                format!("the cluster size is 2^{cluster_bits} bytes, but the exponent must be 9 to 21");
-            return wrong(field::CLUSTER_BITS, what);
-        }
+        host.damaged_if(!(9..=21).contains(&cluster_bits), field::CLUSTER_BITS, || {
+            format!("the cluster size is 2^{cluster_bits} bytes, but the exponent must be 9 to 21")
+        })?;
         match be32(raw, field::ENCRYPTION) {
             0 => {}
-            1 => return Err(host.unsupported(field::ENCRYPTION as u64, "an encrypted image (AES)")),
-            2 => return Err(host.unsupported(field::ENCRYPTION as u64, "an encrypted image (LUKS)")),
-            n => return wrong(field::ENCRYPTION, format!("the encryption method {n} is unknown")),
+            1 => return Err(host.unsupported(field::ENCRYPTION, "an encrypted image (AES)")),
+            2 => return Err(host.unsupported(field::ENCRYPTION, "an encrypted image (LUKS)")),
+            n => return Err(host.damaged(field::ENCRYPTION, format!("the encryption method {n} is unknown"))),
         }
         let size = be64(raw, field::SIZE);
-        if i64::try_from(size).is_err() {
-            return wrong(field::SIZE, format!("the disk size ({size} bytes) is not valid"));
-        }
+        host.damaged_if(i64::try_from(size).is_err(), field::SIZE, || {
+            format!("the disk size ({size} bytes) is not valid")
+        })?;
         let features = if version == 2 { 0 } else { be64(raw, field::INCOMPATIBLE) };
-        if features & !feature::KNOWN != 0 {
-            let what = format!("an unknown feature (bits {:#x})", features & !feature::KNOWN);
-            return Err(host.unsupported(field::INCOMPATIBLE as u64, what));
-        }
-        if features & feature::EXTENDED_L2 != 0 && cluster_bits < 14 {
-            return wrong(
-                field::CLUSTER_BITS,
-                "the clusters are too small for extended L2 entries".to_owned(),
-            );
-        }
+        host.unsupported_if(features & !feature::KNOWN != 0, field::INCOMPATIBLE, || {
+            format!("an unknown feature (bits {:#x})", features & !feature::KNOWN)
+        })?;
+        host.damaged_if(
+            features & feature::EXTENDED_L2 != 0 && cluster_bits < 14,
+            field::CLUSTER_BITS,
+            || "the clusters are too small for extended L2 entries",
+        )?;
         let method = match raw[field::COMPRESSION] {
             0 => Method::Deflate,
             _ if features & feature::COMPRESSION == 0 => Method::Deflate,
             1 => Method::Zstd,
-            n => return Err(host.unsupported(field::COMPRESSION as u64, format!("compression type {n}"))),
+            n => return Err(host.unsupported(field::COMPRESSION, format!("compression type {n}"))),
         };
         let header = Self { version, cluster_bits, size, l1_at: be64(raw, field::L1_AT), features, method };
         header.check_l1(host, be32(raw, field::L1_ENTRIES))?;
@@ -171,18 +164,20 @@ impl Header {
 
     fn check_l1(&self, host: &Host, entries: u32) -> Result<(), ImageError> {
         let needed = self.size.div_ceil(1 << self.l1_bits());
-        if u64::from(entries) < needed {
-            let what = format!("the L1 table has {entries} entries, but {needed} are needed");
-            return Err(host.damaged(field::L1_ENTRIES as u64, what));
-        }
+        host.damaged_if(u64::from(entries) < needed, field::L1_ENTRIES, || {
+            format!("the L1 table has {entries} entries, but {needed} are needed")
+        })?;
         let end = needed.checked_mul(8).and_then(|len| len.checked_add(self.l1_at));
-        if !self.l1_at.is_multiple_of(1 << self.cluster_bits) || end.is_none_or(|end| end > host.len()) {
-            let what = format!(
-                "the L1 table at byte {} is outside the file or not on a cluster boundary",
-                self.l1_at
-            );
-            return Err(host.damaged(field::L1_AT as u64, what));
-        }
+        host.damaged_if(
+            !self.l1_at.is_multiple_of(1 << self.cluster_bits) || end.is_none_or(|end| end > host.len()),
+            field::L1_AT,
+            || {
+                format!(
+                    "the L1 table at byte {} is outside the file or not on a cluster boundary",
+                    self.l1_at
+                )
+            },
+        )?;
         Ok(())
     }
 
@@ -217,10 +212,9 @@ impl Extensions {
             if kind == extension::END {
                 break;
             }
-            if at + 8 + len > end {
-                let what = format!("a header extension of {len} bytes extends past the end of the header");
-                return Err(host.damaged(at + 4, what));
-            }
+            host.damaged_if(at + 8 + len > end, at + 4, || {
+                format!("a header extension of {len} bytes extends past the end of the header")
+            })?;
             match kind {
                 _ if len > u64::from(MAX_NAME) => {}
                 extension::BACKING_FORMAT => found.backing_format = Some(host.vec(at + 8, len)?),
@@ -248,11 +242,9 @@ impl Qcow2 {
             return whole(self.packed(entry, into));
         }
         let host = entry & OFFSET;
-        if !host.is_multiple_of(cluster) {
-            return Err(
-                own.damaged(entry_at, format!("the cluster at byte {host} is not on a cluster boundary"))
-            );
-        }
+        own.damaged_if(!host.is_multiple_of(cluster), entry_at, || {
+            format!("the cluster at byte {host} is not on a cluster boundary")
+        })?;
         let file = self.data;
         let allocated = host != 0 || (file > 0 && entry & COPIED != 0);
         if !self.header.extended() {
@@ -301,10 +293,9 @@ impl Map for Qcow2 {
         if table == 0 {
             return Ok(StoredRun { place: StoredAt::Below, len: covered - (at & (covered - 1)) });
         }
-        if !table.is_multiple_of(1 << header.cluster_bits) {
-            let what = format!("the L2 table at byte {table} is not on a cluster boundary");
-            return Err(own.damaged(l1_entry_at, what));
-        }
+        own.damaged_if(!table.is_multiple_of(1 << header.cluster_bits), l1_entry_at, || {
+            format!("the L2 table at byte {table} is not on a cluster boundary")
+        })?;
         let index = (at & (covered - 1)) >> header.cluster_bits;
         let entry_at = table + (index << header.entry_bits());
         let entry = own.be64(entry_at)?;

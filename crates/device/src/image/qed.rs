@@ -39,33 +39,25 @@ struct Qed {
 pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 64] = host.bytes(0)?;
     let (cluster, table) = (u64::from(le32(&raw, field::CLUSTER)), u64::from(le32(&raw, field::TABLE)));
-    if !cluster.is_power_of_two() || !CLUSTERS.contains(&cluster) {
-        return Err(
-            host.damaged(field::CLUSTER as u64, format!("the cluster size ({cluster} bytes) is not valid"))
-        );
-    }
-    if !table.is_power_of_two() || !TABLES.contains(&table) {
-        return Err(
-            host.damaged(field::TABLE as u64, format!("the table size ({table} clusters) is not valid"))
-        );
-    }
+    host.damaged_if(!cluster.is_power_of_two() || !CLUSTERS.contains(&cluster), field::CLUSTER, || {
+        format!("the cluster size ({cluster} bytes) is not valid")
+    })?;
+    host.damaged_if(!table.is_power_of_two() || !TABLES.contains(&table), field::TABLE, || {
+        format!("the table size ({table} clusters) is not valid")
+    })?;
     let features = le64(&raw, field::FEATURES);
-    if features & !feature::KNOWN != 0 {
-        let what = format!("an unknown feature (bits {:#x})", features & !feature::KNOWN);
-        return Err(host.unsupported(field::FEATURES as u64, what));
-    }
+    host.unsupported_if(features & !feature::KNOWN != 0, field::FEATURES, || {
+        format!("an unknown feature (bits {:#x})", features & !feature::KNOWN)
+    })?;
     let entries = table * cluster / ENTRY;
     let (l1_at, size) = (le64(&raw, field::L1_AT), le64(&raw, field::SIZE));
     let reach = u128::from(entries) * u128::from(entries) * u128::from(cluster);
-    if i64::try_from(size).is_err() || u128::from(size) > reach {
-        return Err(host.damaged(field::SIZE as u64, format!("the disk size ({size} bytes) is not valid")));
-    }
-    if !l1_at.is_multiple_of(cluster) || l1_at == 0 {
-        return Err(host.damaged(
-            field::L1_AT as u64,
-            format!("the L1 table at byte {l1_at} is not on a cluster boundary"),
-        ));
-    }
+    host.damaged_if(i64::try_from(size).is_err() || u128::from(size) > reach, field::SIZE, || {
+        format!("the disk size ({size} bytes) is not valid")
+    })?;
+    host.damaged_if(!l1_at.is_multiple_of(cluster) || l1_at == 0, field::L1_AT, || {
+        format!("the L1 table at byte {l1_at} is not on a cluster boundary")
+    })?;
     let mut remarks = Vec::new();
     if features & feature::NEEDS_CHECK != 0 {
         remarks.push("the image was not closed cleanly".to_owned());
@@ -89,11 +81,9 @@ impl Map for Qed {
         if l2_at == 0 {
             return Ok(StoredRun { place: StoredAt::Below, len: reach - at % reach });
         }
-        if !l2_at.is_multiple_of(self.cluster) {
-            return Err(files
-                .own
-                .damaged(l1_entry_at, format!("the L2 table at byte {l2_at} is not on a cluster boundary")));
-        }
+        files.own.damaged_if(!l2_at.is_multiple_of(self.cluster), l1_entry_at, || {
+            format!("the L2 table at byte {l2_at} is not on a cluster boundary")
+        })?;
         let entry_at = l2_at.saturating_add(at % reach / self.cluster * ENTRY);
         let into = at % self.cluster;
         let place = match files.own.le64(entry_at)? {

@@ -38,34 +38,30 @@ pub(super) fn open(host: Host, _: &Access<'_>) -> Result<Parts, ImageError> {
     let raw: [u8; 512] = host.bytes(0)?;
     let number = |field| u64::from(le32(&raw, field));
     let version = le32(&raw, field::VERSION);
-    if version != VERSION {
-        let what = format!("version {}.{}", version >> 16, version & 0xFFFF);
-        return Err(host.unsupported(field::VERSION as u64, what));
-    }
+    host.unsupported_if(version != VERSION, field::VERSION, || {
+        format!("version {}.{}", version >> 16, version & 0xFFFF)
+    })?;
     let variant = match le32(&raw, field::TYPE) {
         1 => "dynamic",
         2 => "static",
         3 => "undo",
         4 => "differencing",
-        n => return Err(host.damaged(field::TYPE as u64, format!("the image type {n} is unknown"))),
+        n => return Err(host.damaged(field::TYPE, format!("the image type {n} is unknown"))),
     };
     let (size, block) = (le64(&raw, field::SIZE), number(field::BLOCK));
-    if i64::try_from(size).is_err() {
-        return Err(host.damaged(field::SIZE as u64, format!("the disk size ({size} bytes) is not valid")));
-    }
-    if block < 512 || !block.is_multiple_of(512) {
-        return Err(host.damaged(field::BLOCK as u64, format!("the block size ({block} bytes) is not valid")));
-    }
+    host.damaged_if(i64::try_from(size).is_err(), field::SIZE, || {
+        format!("the disk size ({size} bytes) is not valid")
+    })?;
+    host.damaged_if(block < 512 || !block.is_multiple_of(512), field::BLOCK, || {
+        format!("the block size ({block} bytes) is not valid")
+    })?;
     let (map_at, blocks) = (number(field::MAP_AT), number(field::BLOCKS));
-    if blocks < size.div_ceil(block) {
-        let what = format!("{blocks} blocks of {block} bytes are too few for {size} bytes");
-        return Err(host.damaged(field::BLOCKS as u64, what));
-    }
-    if map_at + size.div_ceil(block) * 4 > host.len() {
-        return Err(
-            host.damaged(field::MAP_AT as u64, format!("the block map at byte {map_at} is outside the file"))
-        );
-    }
+    host.damaged_if(blocks < size.div_ceil(block), field::BLOCKS, || {
+        format!("{blocks} blocks of {block} bytes are too few for {size} bytes")
+    })?;
+    host.damaged_if(map_at + size.div_ceil(block) * 4 > host.len(), field::MAP_AT, || {
+        format!("the block map at byte {map_at} is outside the file")
+    })?;
     let parent: [u8; 16] = array(&raw, field::PARENT);
     let below = match variant {
         "differencing" | "undo" => Below::Missing(Missing { role: "parent", name: by_uuid(parent) }),

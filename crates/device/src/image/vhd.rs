@@ -62,15 +62,14 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let (raw, at) = find_footer(&host)?;
     let byte = |field: usize| at.saturating_add(field as u64);
     let size = be64(&raw, footer::SIZE);
-    if i64::try_from(size).is_err() {
-        return Err(host.damaged(byte(footer::SIZE), format!("the disk size ({size} bytes) is not valid")));
-    }
+    host.damaged_if(i64::try_from(size).is_err(), byte(footer::SIZE), || {
+        format!("the disk size ({size} bytes) is not valid")
+    })?;
     let differencing = match be32(&raw, footer::TYPE) {
         2 => {
-            if size > at {
-                let what = format!("the disk has {size} bytes, but the file has only {} bytes", host.len());
-                return Err(host.damaged(byte(footer::SIZE), what));
-            }
+            host.damaged_if(size > at, byte(footer::SIZE), || {
+                format!("the disk has {size} bytes, but the file has only {} bytes", host.len())
+            })?;
             return Ok(Parts::new(host, Fixed { size }, "fixed", size, size));
         }
         3 => false,
@@ -111,25 +110,27 @@ fn open_sparse(
 ) -> Result<Parts, ImageError> {
     let byte = |field: usize| header_at.saturating_add(field as u64);
     let raw: [u8; header::LEN] = host.bytes(header_at)?;
-    if !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM) {
-        return Err(
-            host.damaged(header_at, "the header of the dynamic disk is missing, or its checksum is wrong")
-        );
-    }
+    host.damaged_if(
+        !raw.starts_with(header::MAGIC) || !checksum_holds(&raw, header::CHECKSUM),
+        header_at,
+        || "the header of the dynamic disk is missing, or its checksum is wrong",
+    )?;
     let block = u64::from(be32(&raw, header::BLOCK));
-    if !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block) {
-        return Err(host.damaged(byte(header::BLOCK), format!("the block size ({block} bytes) is not valid")));
-    }
+    host.damaged_if(
+        !block.is_power_of_two() || !(SECTOR..=MAX_BLOCK).contains(&block),
+        byte(header::BLOCK),
+        || format!("the block size ({block} bytes) is not valid"),
+    )?;
     let (entries, needed) = (u64::from(be32(&raw, header::ENTRIES)), size.div_ceil(block));
-    if entries < needed {
-        let what = format!("the block table has {entries} entries, but {needed} are needed");
-        return Err(host.damaged(byte(header::ENTRIES), what));
-    }
+    host.damaged_if(entries < needed, byte(header::ENTRIES), || {
+        format!("the block table has {entries} entries, but {needed} are needed")
+    })?;
     let table_at = be64(&raw, header::TABLE_AT);
-    if table_at.checked_add(needed * 4).is_none_or(|end| end > host.len()) {
-        let what = format!("the block table at byte {table_at} is outside the file");
-        return Err(host.damaged(byte(header::TABLE_AT), what));
-    }
+    host.damaged_if(
+        table_at.checked_add(needed * 4).is_none_or(|end| end > host.len()),
+        byte(header::TABLE_AT),
+        || format!("the block table at byte {table_at} is outside the file"),
+    )?;
     let variant = if differencing { "differencing" } else { "dynamic" };
     let below = if differencing { open_parent(&host, access, &raw)? } else { Below::Nothing };
     let bitmap = (block / SECTOR).div_ceil(8).next_multiple_of(SECTOR);
@@ -184,10 +185,9 @@ impl Map for Sparse {
         }
         let bitmap_at = u64::from(entry) * SECTOR;
         let data_at = bitmap_at + self.bitmap;
-        if data_at >= own.len() {
-            let what = format!("the block at byte {data_at} is past the end of the file");
-            return Err(own.damaged(entry_at, what));
-        }
+        own.damaged_if(data_at >= own.len(), entry_at, || {
+            format!("the block at byte {data_at} is past the end of the file")
+        })?;
         let there = StoredAt::Host { file: 0, at: data_at + into };
         // A sector that a dynamic disk's bitmap marks absent is zero in the block, as qemu assumes too.
         if !self.differencing {

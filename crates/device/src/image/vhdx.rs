@@ -14,8 +14,6 @@ use crate::fields::{array, le16, le32, le64, utf16_le};
 /// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
 const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
-const HEADER_LEN: u64 = 4 << 10;
-const REGION_TABLE_LEN: u64 = 64 << 10;
 const MAX_ENTRIES: u32 = 2047;
 /// A parent locator has about five entries.
 const MAX_LOCATORS: u16 = 32;
@@ -72,8 +70,7 @@ struct Vhdx {
 }
 
 pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
-    let header_at = current_header(&host)?;
-    let header: [u8; 80] = host.bytes(header_at)?;
+    let header = current_header(&host)?;
     let mut remarks = Vec::new();
     if header[48..64] != [0; 16] {
         let what = "the image was not closed cleanly, and its log, which may hold later changes, was not \
@@ -88,10 +85,11 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     let blocks = size.div_ceil(block);
     let last = blocks.saturating_sub(1);
     let entries = last + last / ratio + 1;
-    if entries * 8 > bat.len || bat.at.saturating_add(entries * 8) > host.len() {
-        let what = format!("the block table at byte {} is too short, or outside the file", bat.at);
-        return Err(host.damaged(bat.at, what));
-    }
+    host.damaged_if(
+        entries * 8 > bat.len || bat.at.saturating_add(entries * 8) > host.len(),
+        bat.at,
+        || format!("the block table at byte {} is too short, or outside the file", bat.at),
+    )?;
     let variant = match (&parent, fixed) {
         (Some(_), _) => "differencing",
         (None, true) => "fixed",
@@ -103,33 +101,30 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { below, sectors: Some(sectors), remarks, ..Parts::new(host, map, variant, size, block) })
 }
 
-fn current_header(host: &Host) -> Result<u64, ImageError> {
-    let mut current = None;
+/// The one that was written last.
+fn current_header(host: &Host) -> Result<[u8; 80], ImageError> {
+    let mut current: Option<(u64, [u8; 80])> = None;
     for at in HEADERS {
         let raw: [u8; 80] = host.bytes(at)?;
-        if raw.starts_with(b"head") && checksum_holds(host, at, HEADER_LEN)? {
-            let sequence = le64(&raw, 8);
-            if current.is_none_or(|(_, best)| sequence > best) {
-                current = Some((at, sequence));
-            }
+        let is_later = current.is_none_or(|(_, best)| le64(&raw, 8) > le64(&best, 8));
+        if raw.starts_with(b"head") && is_later {
+            current = Some((at, raw));
         }
     }
-    let (at, _) = current
-        .ok_or_else(|| host.damaged(HEADERS[0], "neither copy of the header has a correct checksum"))?;
-    match le16(&host.bytes::<80>(at)?, 66) {
-        1 => Ok(at),
+    let (at, header) =
+        current.ok_or_else(|| host.damaged(HEADERS[0], "both copies of the header are missing"))?;
+    match le16(&header, 66) {
+        1 => Ok(header),
         n => Err(host.unsupported(at + 66, format!("version {n}"))),
     }
 }
 
 fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
-    let is_intact = |at| Ok(host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)?);
+    let is_table = |at| Ok(host.bytes::<4>(at)? == *b"regi");
     let table = match REGION_TABLES {
-        [first, _] if is_intact(first)? => first,
-        [_, second] if is_intact(second)? => second,
-        [first, _] => {
-            return Err(host.damaged(first, "neither copy of the region table has a correct checksum"));
-        }
+        [first, _] if is_table(first)? => first,
+        [_, second] if is_table(second)? => second,
+        [first, _] => return Err(host.damaged(first, "both copies of the region table are missing")),
     };
     let count = host.le32(table + 8)?.min(MAX_ENTRIES);
     let (mut bat, mut metadata) = (None, None);
@@ -145,11 +140,11 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
             }
             _ => continue,
         };
-        if region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len() {
-            return Err(
-                host.damaged(at + 16, format!("the position of a region (byte {}) is not valid", region.at))
-            );
-        }
+        host.damaged_if(
+            region.at < MIB || !region.at.is_multiple_of(MIB) || region.at >= host.len(),
+            at + 16,
+            || format!("the position of a region (byte {}) is not valid", region.at),
+        )?;
         *slot = Some(region);
     }
     match (bat, metadata) {
@@ -161,9 +156,7 @@ fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
 impl Metadata {
     fn read(host: &Host, region: &Region, access: &Access<'_>) -> Result<Self, ImageError> {
         let table: [u8; 32] = host.bytes(region.at)?;
-        if !table.starts_with(b"metadata") {
-            return Err(host.damaged(region.at, "the metadata table is missing"));
-        }
+        host.damaged_if(!table.starts_with(b"metadata"), region.at, || "the metadata table is missing")?;
         let count = u64::from(u32::from(le16(&table, 10)).min(MAX_ENTRIES));
         let (mut block, mut flags, mut size, mut logical, mut physical) = (0, 0, 0, 0, 0);
         let mut locator = None;
@@ -184,22 +177,22 @@ impl Metadata {
                 _ => {}
             }
         }
-        let wrong = |what: String| Err(host.damaged(region.at, what));
-        if !block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block) {
-            return wrong(format!("the block size ({block} bytes) is not valid"));
-        }
+        host.damaged_if(!block.is_power_of_two() || !(MIB..=256 * MIB).contains(&block), region.at, || {
+            format!("the block size ({block} bytes) is not valid")
+        })?;
         let sector = |bytes| matches!(bytes, 512 | 4096);
         let (Ok(logical), true, true) = (BlockSize::new(logical), sector(logical), sector(physical)) else {
-            return wrong(format!("the sector sizes ({logical} and {physical} bytes) are not valid"));
+            let what = format!("the sector sizes ({logical} and {physical} bytes) are not valid");
+            return Err(host.damaged(region.at, what));
         };
         // The format's own limit is 64 TiB.
-        if size > 64 << 40 || !size.is_multiple_of(logical.get()) {
-            return wrong(format!("the disk size ({size} bytes in sectors of {logical} bytes) is not valid"));
-        }
+        host.damaged_if(size > 64 << 40 || !size.is_multiple_of(logical.get()), region.at, || {
+            format!("the disk size ({size} bytes in sectors of {logical} bytes) is not valid")
+        })?;
         let parent = match locator {
             _ if flags & 2 == 0 => None,
             Some(at) => Some(open_parent(host, at, access)?),
-            None => return wrong("the differencing disk has no parent locator".to_owned()),
+            None => return Err(host.damaged(region.at, "the differencing disk has no parent locator")),
         };
         let sectors = SectorSizes { logical, physical: ByteCount::new(physical) };
         Ok(Self { block, size, fixed: flags & 1 != 0, sectors, parent })
@@ -227,9 +220,9 @@ impl Vhdx {
         let entry_at = self.bat.at + index * 8;
         let entry = own.le64(entry_at)?;
         let (state, at) = (entry & 7, entry & !(MIB - 1));
-        if state >= 6 && at >= own.len() {
-            return Err(own.damaged(entry_at, format!("the block at byte {at} is past the end of the file")));
-        }
+        own.damaged_if(state >= 6 && at >= own.len(), entry_at, || {
+            format!("the block at byte {at} is past the end of the file")
+        })?;
         Ok((state, at, entry_at))
     }
 }
@@ -248,10 +241,7 @@ impl Map for Vhdx {
             7 if self.differencing => {
                 let index = chunk * (self.ratio + 1) + self.ratio;
                 let (state, bitmap_at, bitmap_entry_at) = self.entry(own, index)?;
-                if state != 6 {
-                    let what = "a partly present block has no bitmap";
-                    return Err(own.damaged(bitmap_entry_at, what));
-                }
+                own.damaged_if(state != 6, bitmap_entry_at, || "a partly present block has no bitmap")?;
                 let bitmap = Bitmap { host: own, at: bitmap_at, sector: self.sector, order: Order::LowFirst };
                 let start = in_chunk * self.block;
                 let (here, len) = bitmap.run(start + into, start + self.block)?;
@@ -259,49 +249,5 @@ impl Map for Vhdx {
             }
             n => Err(own.damaged(entry_at, format!("the block has the unknown state {n}"))),
         }
-    }
-}
-
-/// CRC-32C at byte 4, computed with zeros in its own place.
-fn checksum_holds(host: &Host, at: u64, len: u64) -> Result<bool, ImageError> {
-    let mut bytes = host.vec(at, len)?;
-    let stored = le32(&bytes, 4);
-    bytes[4..8].fill(0);
-    Ok(crc32c(&bytes) == stored)
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| CRC32C[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
-    !bytes.iter().fold(u32::MAX, step)
-}
-
-/// The byte-wise table of CRC-32C (Castagnoli), reflected.
-const CRC32C: [u32; 256] = {
-    let mut table = [0_u32; 256];
-    let mut index = 0;
-    let mut byte = 0_u32;
-    while index < 256 {
-        let mut crc = byte;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 != 0 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-        byte += 1;
-    }
-    table
-};
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_checksum_is_castagnolis() {
-        // RFC 3720, B.4: 32 bytes of zeros, and the usual check value.
-        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
-        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
     }
 }

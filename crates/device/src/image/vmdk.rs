@@ -93,7 +93,7 @@ fn open_sparse(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
         }
         _ => {
             let what = "the descriptor is too long or starts too far into the file";
-            return Err(host.damaged(field::DESCRIPTOR_AT as u64, what));
+            return Err(host.damaged(field::DESCRIPTOR_AT, what));
         }
     };
     let size = sparse.capacity;
@@ -112,11 +112,10 @@ fn open_parent(descriptor: &Descriptor, access: &Access<'_>) -> Result<Below, Im
 
 fn open_descriptor(host: Host, access: &Access<'_>) -> Result<Parts, ImageError> {
     let len = host.len();
-    if len > MAX_DESCRIPTOR {
-        let what = "probably not a VMDK image, because the file has no VMDK header and is too long for a \
-                    descriptor";
-        return Err(host.damaged(0, what));
-    }
+    host.damaged_if(len > MAX_DESCRIPTOR, 0, || {
+        "probably not a VMDK image, because the file has no VMDK header and is too long for a \
+                    descriptor"
+    })?;
     let descriptor = Descriptor::read(&host, 0, len)?;
     let below = open_parent(&descriptor, access)?;
     let (mut others, mut extents, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
@@ -171,50 +170,50 @@ fn open_extent(
 impl Sparse {
     fn of_extent(host: &Host, len: u64) -> Result<Self, ImageError> {
         let sparse = Self::read(host)?;
-        if sparse.capacity < len {
-            let what = format!("the extent has {} bytes, but the descriptor says {len}", sparse.capacity);
-            return Err(host.damaged(field::CAPACITY as u64, what));
-        }
+        host.damaged_if(sparse.capacity < len, field::CAPACITY, || {
+            format!("the extent has {} bytes, but the descriptor says {len}", sparse.capacity)
+        })?;
         Ok(sparse)
     }
 
     fn read(host: &Host) -> Result<Self, ImageError> {
         let raw: [u8; 512] = host.bytes(0)?;
-        let wrong = |field: usize, what: String| Err(host.damaged(field as u64, what));
-        if !raw.starts_with(b"KDMV") {
-            return Err(host.damaged(0, "the header of the sparse extent is missing"));
-        }
+        host.damaged_if(!raw.starts_with(b"KDMV"), 0, || "the header of the sparse extent is missing")?;
         let version = le32(&raw, 4);
-        if !(1..=3).contains(&version) {
-            return Err(host.unsupported(field::VERSION, format!("version {version}")));
-        }
+        host.unsupported_if(!(1..=3).contains(&version), field::VERSION, || format!("version {version}"))?;
         let flags = le32(&raw, field::FLAGS);
         let compressed = flags & FLAG_COMPRESSED != 0;
         let method = le16(&raw, field::COMPRESSION);
-        if compressed && (method != 1 || flags & FLAG_MARKERS == 0) {
-            let what = format!("the combination of compression method {method} and flags {flags:#x}");
-            return Err(host.unsupported(field::COMPRESSION as u64, what));
-        }
+        host.unsupported_if(
+            compressed && (method != 1 || flags & FLAG_MARKERS == 0),
+            field::COMPRESSION,
+            || format!("the combination of compression method {method} and flags {flags:#x}"),
+        )?;
         let sectors = le64(&raw, field::CAPACITY);
         let capacity = match sectors.checked_mul(SECTOR) {
             Some(bytes) if i64::try_from(bytes).is_ok() => bytes,
-            _ => return wrong(field::CAPACITY, format!("the disk size ({sectors} sectors) is not valid")),
+            _ => {
+                return Err(
+                    host.damaged(field::CAPACITY, format!("the disk size ({sectors} sectors) is not valid"))
+                );
+            }
         };
         let grain = le64(&raw, field::GRAIN);
-        if !grain.is_power_of_two() || grain > MAX_GRAIN {
-            return wrong(field::GRAIN, format!("the grain size ({grain} sectors) is not valid"));
-        }
+        host.damaged_if(!grain.is_power_of_two() || grain > MAX_GRAIN, field::GRAIN, || {
+            format!("the grain size ({grain} sectors) is not valid")
+        })?;
         let entries = le32(&raw, field::ENTRIES);
-        if !(1..=MAX_ENTRIES).contains(&entries) {
-            return wrong(field::ENTRIES, format!("the grain table size ({entries} entries) is not valid"));
-        }
+        host.damaged_if(!(1..=MAX_ENTRIES).contains(&entries), field::ENTRIES, || {
+            format!("the grain table size ({entries} entries) is not valid")
+        })?;
         let (grain, entries) = (grain * SECTOR, u64::from(entries));
         let directory_at = directory(host, &raw)?;
         let needed = capacity.div_ceil(grain * entries) * 4;
-        if directory_at.checked_add(needed).is_none_or(|end| end > host.len()) {
-            let what = format!("the grain directory at byte {directory_at} is outside the file");
-            return wrong(field::DIRECTORY_AT, what);
-        }
+        host.damaged_if(
+            directory_at.checked_add(needed).is_none_or(|end| end > host.len()),
+            field::DIRECTORY_AT,
+            || format!("the grain directory at byte {directory_at} is outside the file"),
+        )?;
         let zero_grains = flags & FLAG_ZERO_GRAINS != 0;
         Ok(Self { capacity, directory_at, grain, entries, compressed, zero_grains })
     }
@@ -253,10 +252,11 @@ fn directory(host: &Host, raw: &[u8; 512]) -> Result<u64, ImageError> {
     if sector == AT_END {
         reported_at = host.len().saturating_sub(FOOTER_FROM_END);
         let footer: [u8; 512] = host.bytes(reported_at)?;
-        if !footer.starts_with(b"KDMV") {
-            let what = "the footer, which holds the position of the grain directory, is missing";
-            return Err(host.damaged(reported_at, what));
-        }
+        host.damaged_if(
+            !footer.starts_with(b"KDMV"),
+            reported_at,
+            || "the footer, which holds the position of the grain directory, is missing",
+        )?;
         sector = le64(&footer, field::DIRECTORY_AT);
     }
     let at = sector.checked_mul(SECTOR).filter(|at| *at > 0);

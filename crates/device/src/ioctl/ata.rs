@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use super::{IoctlError, Sense, scsi_read};
-use crate::identify::{FAILED, PowerMode, is_stopped, registers, returned_count};
+use crate::identify::{FAILED, is_standby, is_stopped, registers, returned_count};
 
 fn pass_through() -> [u8; 16] {
     let mut cdb = [0u8; 16];
@@ -43,11 +43,11 @@ fn check_power_mode() -> [u8; 16] {
 }
 
 /// Needs `CAP_SYS_RAWIO`. `None` where the drive gives no answer.
-pub(crate) fn ata_power_mode(fd: impl AsFd) -> Result<Option<PowerMode>, IoctlError> {
+pub(crate) fn ata_is_standby(fd: impl AsFd) -> Result<Option<bool>, IoctlError> {
     const WHAT: &str = "ATA CHECK POWER MODE";
     const ABORTED_COMMAND: u8 = 0x0b;
     match scsi_read(fd.as_fd(), WHAT, &check_power_mode(), 16, &mut []) {
-        Ok((_, sense)) => Ok(returned_count(&sense).map(PowerMode::from_count)),
+        Ok((_, sense)) => Ok(returned_count(&sense).map(is_standby)),
         Err(IoctlError::Sense { sense, .. }) if sense.is_unsupported() || sense.key == ABORTED_COMMAND => {
             Ok(None)
         }

@@ -16,7 +16,7 @@ use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 use super::array::Array;
 use super::mapping::{Mapping, Owner};
 use super::runs::Run;
-use super::usage::{self, LoopUse, MAX_USES, Mount, Usage};
+use super::usage::{self, MAX_USES, Mount, Usage};
 use super::{LiveDevice, LiveKind, Lower, MAX_DEPTH, MAX_DEVICES, table};
 use crate::ioctl::dm::{MAX_TARGETS, TableLine, table as ask_table};
 use crate::medium::FileMedium;
@@ -36,10 +36,8 @@ pub struct Machine {
     /// Names by `major:minor`.
     numbers: BTreeMap<String, String>,
     mounts: Vec<Mount>,
-    /// Swap files with the device under their file system.
     swap_devices: Vec<String>,
-    swap_files: Vec<(PathBuf, Option<String>)>,
-    loops: Vec<(LoopUse, Option<String>)>,
+    swap_files: Vec<PathBuf>,
     consumers: Vec<uses::Consumer>,
     tables: Tables,
     no_wake: bool,
@@ -170,21 +168,11 @@ impl Machine {
     fn find_uses(&mut self, root: &Path) {
         for (path, is_file) in usage::swaps(&text_of(&root.join("proc/swaps"))) {
             if is_file {
-                let device =
-                    usage::mount_of(&self.mounts, &path).and_then(|mount| self.mounted_device(mount));
-                self.swap_files.push((path, device));
+                self.swap_files.push(path);
             } else {
                 self.swap_devices.extend(self.device_of_node(&path));
             }
         }
-        let loops = self.devices.iter().filter_map(|(name, entry)| {
-            let (file, offset) = loop_of(&entry.directory)?;
-            let size = entry.directory.sectors("size")?.get();
-            let mount = usage::mount_of(&self.mounts, &file);
-            let device = mount.and_then(|mount| self.mounted_device(mount));
-            Some((LoopUse { name: name.clone(), file, offset: offset.get(), size }, device))
-        });
-        self.loops = loops.collect();
         self.consumers = self.find_consumers_of_all(root);
     }
 
@@ -373,12 +361,7 @@ impl Machine {
             .collect();
         mounts.sort_by_key(|mount| mount.root != Path::new("/"));
         mounts.truncate(MAX_USES);
-        Usage {
-            mounts,
-            is_swap: self.swap_devices.iter().any(|device| device == name),
-            swap_files: used_from(&self.swap_files, name),
-            loops: used_from(&self.loops, name),
-        }
+        Usage { mounts, is_swap: self.swap_devices.iter().any(|device| device == name) }
     }
 
     fn logical(&self, entry: &Entry) -> Option<BlockSize> {
@@ -454,11 +437,6 @@ fn devices(block: &Path) -> BTreeMap<String, Entry> {
         found.insert(disk, entry(path, None));
     }
     found
-}
-
-fn used_from<T: Clone>(uses: &[(T, Option<String>)], name: &str) -> Vec<T> {
-    let here = uses.iter().filter(|(_, device)| device.as_deref() == Some(name));
-    here.take(MAX_USES).map(|(used, _)| used.clone()).collect()
 }
 
 /// `dm_build_dm_name`.

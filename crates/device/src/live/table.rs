@@ -56,8 +56,7 @@ pub(crate) fn target(line: &TableLine) -> Option<DmTarget> {
 fn parsed(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
     let span = bare.span;
     let on = match bare.kind.as_str() {
-        "linear" | "flakey" | "dust" | "ebs" => vec![shifted(words, 0, span)?],
-        "delay" => delay(words, span)?,
+        "linear" | "flakey" | "delay" => vec![shifted(words, 0, span)?],
         "striped" => return striped(words, bare),
         "crypt" => return crypt(words, bare),
         "raid" => return raid(words, bare),
@@ -76,9 +75,6 @@ fn parsed(words: &[&str], bare: DmTarget) -> Option<DmTarget> {
             return Some(DmTarget { on, chunk: sectors(words, 3)?, ..bare });
         }
         "writecache" => vec![same(words, 1, span)?, On::other(device(words, 2)?)],
-        "era" => vec![On::other(device(words, 0)?), same(words, 1, span)?],
-        "clone" => vec![On::other(device(words, 0)?), same(words, 1, span)?, On::other(device(words, 2)?)],
-        "log-writes" => vec![same(words, 0, span)?, On::other(device(words, 1)?)],
         "snapshot-origin" => vec![same(words, 0, span)?],
         "snapshot" | "snapshot-merge" => {
             // Some chunks are the origin's, the others are in the copy-on-write store.
@@ -118,15 +114,6 @@ fn shifted(words: &[&str], index: usize, span: Span) -> Option<On> {
 
 fn same(words: &[&str], index: usize, span: Span) -> Option<On> {
     Some(On::data(device(words, index)?, vec![Run::whole(span, ByteOffset::ZERO)]))
-}
-
-/// `DEVICE OFFSET DELAY [WRITE-DEVICE OFFSET DELAY [FLUSH-DEVICE OFFSET DELAY]]`
-fn delay(words: &[&str], span: Span) -> Option<Vec<On>> {
-    let mut on = vec![shifted(words, 0, span)?];
-    for index in [3, 6] {
-        on.extend(shifted(words, index, span).filter(|on_device| !on.contains(on_device)));
-    }
-    Some(on)
 }
 
 /// `NUMBER CHUNK [DEVICE OFFSET]…`

@@ -1,4 +1,4 @@
-//! Mounts, swap, and loop devices over files. In paths, /proc/self/mountinfo and /proc/swaps write a space, tab, line
+//! Mounts and swap. In paths, /proc/self/mountinfo and /proc/swaps write a space, tab, line
 //! feed or backslash as a backslash and three octal digits (proc(5)).
 
 use std::ffi::OsString;
@@ -15,10 +15,6 @@ pub struct Usage {
     pub mounts: Vec<Mount>,
     /// Whether it is a swap device.
     pub is_swap: bool,
-    /// Swap files on its file system.
-    pub swap_files: Vec<PathBuf>,
-    /// Loop devices over files on its file system.
-    pub loops: Vec<LoopUse>,
 }
 
 impl Usage {
@@ -41,19 +37,6 @@ pub struct Mount {
     pub source: PathBuf,
     /// The directory of the file system that is mounted: `/`, except for bind mounts.
     pub root: PathBuf,
-}
-
-/// A loop device over a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoopUse {
-    /// The loop device's name.
-    pub name: String,
-    /// Its backing file.
-    pub file: PathBuf,
-    /// Where in the file it begins, in bytes.
-    pub offset: u64,
-    /// The loop device's size in bytes.
-    pub size: u64,
 }
 
 pub(super) fn mounts(text: &str) -> Vec<Mount> {

@@ -90,17 +90,10 @@ thread_local! {
 }
 
 pub(crate) fn with<T>(budget: &Arc<Budget>, work: impl FnOnce() -> T) -> T {
-    struct End;
-
-    impl Drop for End {
-        fn drop(&mut self) {
-            CURRENT.with_borrow_mut(|current| *current = None);
-        }
-    }
-
-    CURRENT.with_borrow_mut(|current| *current = Some(Arc::clone(budget)));
-    let _end = End;
-    work()
+    CURRENT.set(Some(Arc::clone(budget)));
+    let done = work();
+    CURRENT.set(None);
+    done
 }
 
 pub(crate) fn current() -> Option<Arc<Budget>> {

@@ -1,6 +1,6 @@
-//! The blocks of an object that were fetched, and which to fetch next. A read fetches all that it misses in one
-//! request; one that continues fetched blocks fetches twice as many, so that reading in order takes few requests, and
-//! reading here and there few bytes.
+//! The blocks of an object that were fetched, all of which are kept, and which to fetch next. A read fetches all that
+//! it misses in one request; one that continues fetched blocks fetches twice as many, so that reading in order takes
+//! few requests, and reading here and there few bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,35 +13,29 @@ pub(crate) const FIRST: u64 = 8;
 
 const MAX_RUN: u64 = 64;
 
-const MAX_KEPT: usize = 512;
-
 struct Block {
     bytes: Box<[u8]>,
     /// The blocks in the request that fetched it, if it was the last of them.
     run: u64,
-    used: u64,
 }
 
 pub(crate) struct Cache {
     size: u64,
     blocks: HashMap<u64, Block>,
-    clock: u64,
 }
 
 impl Cache {
     pub(crate) fn new(size: u64) -> Self {
-        Self { size, blocks: HashMap::new(), clock: 0 }
+        Self { size, blocks: HashMap::new() }
     }
 
     pub(crate) fn keep(&mut self, first: u64, bytes: &[u8]) {
         let size = usize::try_from(BLOCK).unwrap_or(usize::MAX);
         let parts = bytes.chunks(size);
         let count = u64::try_from(parts.len()).unwrap_or(0);
-        self.make_room(parts.len());
         for (index, part) in (0..).zip(parts) {
             let run = if index + 1 == count { count } else { 0 };
-            self.clock += 1;
-            self.blocks.insert(first + index, Block { bytes: part.into(), run, used: self.clock });
+            self.blocks.insert(first + index, Block { bytes: part.into(), run });
         }
     }
 
@@ -61,9 +55,7 @@ impl Cache {
                 let bytes = fetch(range.clone()).map_err(|error| (here, error))?;
                 self.keep(range.start / BLOCK, &bytes);
             }
-            let Some(block) = self.blocks.get_mut(&(here / BLOCK)) else { break };
-            self.clock += 1;
-            block.used = self.clock;
+            let Some(block) = self.blocks.get(&(here / BLOCK)) else { break };
             let from = usize::try_from(here % BLOCK).unwrap_or(usize::MAX);
             let have = block.bytes.get(from..).unwrap_or_default();
             let copied = have.len().min(rest.len());
@@ -87,18 +79,6 @@ impl Cache {
         let ahead = before.map_or(0, |block| block.run * 2).min(MAX_RUN);
         let end = (last + 1..first.saturating_add(ahead)).take_while(is_missing).last().unwrap_or(last) + 1;
         first * BLOCK..(end * BLOCK).min(self.size)
-    }
-
-    fn make_room(&mut self, count: usize) {
-        let over = (self.blocks.len() + count).saturating_sub(MAX_KEPT);
-        if over == 0 {
-            return;
-        }
-        let mut used: Vec<u64> = self.blocks.values().map(|block| block.used).collect();
-        used.sort_unstable();
-        // More than needed, so that this is rare.
-        let limit = used.get((over + MAX_KEPT / 8).min(used.len() - 1)).copied().unwrap_or(u64::MAX);
-        self.blocks.retain(|_, block| block.used >= limit);
     }
 }
 
@@ -155,7 +135,6 @@ mod tests {
                 let len = len.min(usize::try_from(size - at).unwrap());
                 let read = watched.read(at, len);
                 prop_assert!((at..).zip(&read).all(|(at, read)| byte(at) == *read));
-                prop_assert!(watched.cache.blocks.len() <= MAX_KEPT);
             }
             for range in watched.fetched.borrow().iter() {
                 prop_assert!(range.start.is_multiple_of(BLOCK) && range.start < range.end && range.end <= size);

@@ -7,23 +7,8 @@ use straddle_units::{ByteCount, ByteOffset};
 use super::{bytes, said, unit};
 use crate::model::view::View;
 
-/// The superblocks of Minix and HFS, and how many bytes are read.
+/// The superblock of HFS, and how many bytes are read.
 const SUPERBLOCK: (u64, usize) = (1024, 64);
-
-/// `struct minix_super_block` and `struct minix3_super_block`, include/uapi/linux/minix_fs.h.
-mod minix {
-    /// The block of all but the third version.
-    pub(super) const BLOCK: u64 = 1024;
-    /// `s_magic`, 16 bits, and `s_nzones` or `s_zones`, which has 16 bits in the first version and 32 in the others.
-    pub(super) const MAGIC: usize = 16;
-    pub(super) const MAGIC_1: [u16; 2] = [0x137F, 0x138F];
-    pub(super) const MAGIC_2: [u16; 2] = [0x2468, 0x2478];
-    pub(super) const NZONES: usize = 2;
-    pub(super) const ZONES: usize = 20;
-    /// `s_magic` and `s_blocksize` of the third version, 16 bits each.
-    pub(super) const MAGIC_3: (usize, u16) = (24, 0x4D5A);
-    pub(super) const BLOCKSIZE_3: usize = 28;
-}
 
 /// The master directory block of HFS (Inside Macintosh: Files, 2-60) and the volume header of HFS+ (TN1150).
 mod hfs {
@@ -67,8 +52,8 @@ mod udf {
 /// fs/{minix,bfs,udf}, `init_sb` of fs/gfs2/ops_fstype.c).
 pub(crate) fn block(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
-        // Of the third version, too, whatever its own block is.
-        "minix" => Some(ByteCount::new(minix::BLOCK)),
+        // `BLOCK_SIZE`, include/uapi/linux/minix_fs.h: of the third version, too, whatever its own block is.
+        "minix" => Some(ByteCount::new(1024)),
         // `BFS_BSIZE`, include/uapi/linux/bfs_fs.h.
         "bfs" => Some(ByteCount::new(512)),
         "gfs2" => unit(u64::from(be32(&bytes(view, gfs2::BLOCK.0, gfs2::BLOCK.1)?, 0))),
@@ -85,11 +70,6 @@ fn has_anchor(view: &View<'_>, block: u64) -> bool {
 /// Counted from the file system's start, if it records that and it is read.
 pub(crate) fn recorded_end(name: &str, view: &View<'_>) -> Option<ByteCount> {
     match name {
-        "minix" => {
-            let superblock = bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?;
-            // In the byte order of the machine that made it.
-            minix_end(&superblock, le16, le32).or_else(|| minix_end(&superblock, be16, be32))
-        }
         "hfs" | "hfsplus" => hfs_end(&bytes(view, SUPERBLOCK.0, SUPERBLOCK.1)?),
         "apfs" => {
             let superblock = bytes(view, apfs::SUPERBLOCK.0, apfs::SUPERBLOCK.1)?;
@@ -97,23 +77,6 @@ pub(crate) fn recorded_end(name: &str, view: &View<'_>) -> Option<ByteCount> {
         }
         _ => None,
     }
-}
-
-fn minix_end(
-    superblock: &[u8],
-    word: fn(&[u8], usize) -> u16,
-    long: fn(&[u8], usize) -> u32,
-) -> Option<ByteCount> {
-    let block = ByteCount::new(minix::BLOCK);
-    let magic = word(superblock, minix::MAGIC);
-    if word(superblock, minix::MAGIC_3.0) == minix::MAGIC_3.1 {
-        let block = unit(u64::from(word(superblock, minix::BLOCKSIZE_3)))?;
-        return said(u64::from(long(superblock, minix::ZONES)), block);
-    }
-    if minix::MAGIC_1.contains(&magic) {
-        return said(u64::from(word(superblock, minix::NZONES)), block);
-    }
-    minix::MAGIC_2.contains(&magic).then(|| said(u64::from(long(superblock, minix::ZONES)), block))?
 }
 
 fn hfs_end(block: &[u8]) -> Option<ByteCount> {

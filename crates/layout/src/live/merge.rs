@@ -48,7 +48,7 @@ fn merge_layer(mut layer: Layer, live: &Layer) -> Layer {
             let bare = Layer::new(layer.kind, Facts::Opaque, layer.below, layer.drive);
             layer = Layer { uuid: layer.uuid, logical: layer.logical, children, ..bare };
         }
-        // [`super::compare`] reports the difference; the disk's view is kept.
+        // The disk's view is kept.
         None if is_volume(live) && is_volume(&layer) => {}
         None => layer.children = merge_children(layer.children, std::slice::from_ref(live)),
     }
@@ -107,7 +107,7 @@ fn contains(layer: &Layer, other: &Layer) -> bool {
 
 /// The live layer that corresponds to `layer`: of the same kind, and for a volume of the same name. Mappings of the
 /// kernel in between (a mirror's images, the integrity layer of LUKS) are skipped.
-pub(super) fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
+fn partner<'a>(layer: &Layer, live: &'a [Layer]) -> Option<&'a Layer> {
     let is_same = |other: &Layer| {
         other.kind == layer.kind && (layer.kind != Content::LogicalVolume || volume(other) == volume(layer))
     };

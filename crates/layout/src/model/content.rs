@@ -72,10 +72,6 @@ with_names! {
     /// Layers between a partition and a file system whose headers this crate reads.
     VolumeKind {
         Md = "linux_raid_member",
-        /// Intel's firmware.
-        Isw = "isw_raid_member",
-        /// Firmware that follows SNIA's DDF.
-        Ddf = "ddf_raid_member",
         Drbd = "drbd",
         Pv = "LVM2_member",
         Luks = "crypto_LUKS",
@@ -188,8 +184,7 @@ impl Content {
 
     /// Whether it is a member of an array that is described by firmware metadata.
     pub const fn is_firmware_raid(self) -> bool {
-        matches!(self, Self::Volume(VolumeKind::Isw | VolumeKind::Ddf))
-            || matches!(self.class(), Some(Class::Array))
+        matches!(self.class(), Some(Class::Array))
     }
 
     /// Whether it is a part or a wrapper of something else.

@@ -21,8 +21,6 @@ const fn mark(backs: &'static [u64], content: Content, confirm: fn(&[u8]) -> boo
 }
 
 const DRBD: Content = Content::Volume(VolumeKind::Drbd);
-const DDF: Content = Content::Volume(VolumeKind::Ddf);
-const ISW: Content = Content::Volume(VolumeKind::Isw);
 
 const fn array(name: &'static str) -> Content {
     Content::Named(Named { name, class: Class::Array })
@@ -38,8 +36,8 @@ const ANYWHERE: [Mark; 1] = [mark(&[8], DRBD, |sector| {
 
 /// Marks that only whole disks have.
 const DISKS: [Mark; 9] = [
-    mark(&[1, 257], DDF, is_ddf),
-    mark(&[2], ISW, |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
+    mark(&[1, 257], array("ddf_raid_member"), is_ddf),
+    mark(&[2], array("isw_raid_member"), |sector| has(sector, 0, b"Intel Raid ISM Cfg Sig. ")),
     mark(&[1], array("lsi_mega_raid_member"), |sector| has(sector, 0, b"$XIDE$")),
     mark(&[1], array("via_raid_member"), is_via),
     mark(&[1], array("silicon_medley_raid_member"), is_silicon),

@@ -70,7 +70,7 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Sear
     for (block, primary) in broken {
         match find_backup(reader, block, &primary) {
             Ok(backup) => backups.push((primary, backup)),
-            Err(backup) if !primary.is_announced() && backup.is_of_other_disk() => {}
+            Err(backup) if !primary.is_announced() && backup.is_of_other_disk => {}
             Err(backup) if primary.is_announced() || backup.is_announced() => {
                 let why = format!("primary: {}; backup: {}", primary.flaw, backup.flaw);
                 unusable = Search::Unusable { block, at: byte_of(PRIMARY_LBA, block), why };
@@ -88,7 +88,7 @@ fn find_in_group(reader: &Reader<'_>, group: &[BlockSize], depth: Depth) -> Sear
 pub(crate) fn left_over(reader: &Reader<'_>) -> Option<ByteOffset> {
     USUAL.into_iter().find_map(|block| {
         let last = last_block(reader, block)?;
-        let backup = GptCopy::read(reader, block, last).err().filter(Broken::is_of_other_disk)?;
+        let backup = GptCopy::read(reader, block, last).err().filter(|backup| backup.is_of_other_disk)?;
         let is_alone =
             GptCopy::read(reader, block, PRIMARY_LBA).is_err_and(|primary| !primary.is_announced());
         is_alone.then(|| backup.at.checked_back(ByteCount::new(BACKUP_ARRAY)).unwrap_or(ByteOffset::ZERO))
@@ -175,8 +175,7 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
             Some(Problem::GptBackupDamaged { at, why: format!("{flaw}{note}") })
         }
         Ok(backup) if !primary.agrees_with(&backup.header) => {
-            let at = copy::first_difference(reader, primary, &backup.header);
-            Some(Problem::GptCopiesDiffer { at: at.unwrap_or(backup.header.at) })
+            Some(Problem::GptCopiesDiffer { at: backup.header.at })
         }
         Ok(_) if primary.alternate < last => {
             Some(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) })
@@ -187,7 +186,7 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
 
 fn with_backup(reader: &Reader<'_>, primary: &Broken, backup: GptCopy) -> GptTable {
     let (block, at, lba) = (backup.header.block, backup.header.at, backup.header.my_lba);
-    let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.to_string() }];
+    let mut problems = vec![Problem::GptPrimaryDamaged { at: primary.at, why: primary.flaw.clone() }];
     if let Some(last) = last_block(reader, block).filter(|last| lba < *last) {
         problems.push(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) });
     }

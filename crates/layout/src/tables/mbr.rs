@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use straddle_device::fields::{array, byte, has, le32};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Lba, LbaCount, Span};
 
-use crate::model::stack::{
-    Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Stack, Structure,
-};
+use crate::model::stack::{Attributes, MAX_PARTITIONS, Partition, PartitionType, Problem, Role, Structure};
 use crate::model::types::{PROTECTIVE, is_extended};
 use crate::reader::Reader;
 use crate::signature;
@@ -20,27 +18,6 @@ pub(crate) use crate::tables::format::mbr::{SECTOR_BYTES, SIGNATURE_AT};
 
 /// 1 to 4 belong to the MBR, used or not.
 const FIRST_LOGICAL: u32 = 5;
-/// Of Minix's partitions, and of those within one.
-const MINIX: u8 = 0x81;
-
-/// Minix's subpartitions count from the start of the disk (`parse_minix`, block/partitions/msdos.c); in the result,
-/// from that of their partition at byte `base`.
-pub(crate) fn of_minix(stack: Stack, base: ByteOffset, len: ByteCount) -> Stack {
-    let is_minix = |partition: &&Partition| partition.kind == PartitionType::Mbr(MINIX);
-    let Some(lead) = Lba::from_bytes_exact(base, stack.block) else { return stack };
-    let within = |partition: &Partition| {
-        let start = Lba::new(partition.start.checked_since(lead)?.get());
-        let span = Span::of_blocks(start, partition.count, stack.block)?;
-        Span::first(len).contains(span).then(|| Partition { start, span, content: None, ..partition.clone() })
-    };
-    let is_table = stack.partitions.first().as_ref().is_some_and(is_minix);
-    let listed: Option<Vec<Partition>> = stack.partitions.iter().filter(is_minix).map(within).collect();
-    match listed.filter(|_| is_table) {
-        Some(partitions) => Stack { problems: check::overlaps(&partitions), partitions, ..stack },
-        None => stack,
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     status: u8,

@@ -52,7 +52,7 @@ pub(super) fn read(medium: &dyn Medium) -> Result<Volume, Fault> {
 
 fn second(medium: &dyn Medium, binary: &[u8], damage: &str) -> Header {
     let at = header_size(binary).unwrap_or(MIN_HEADER);
-    let second = bytes_at(medium, at, 512).map_err(|fault| fault.to_string());
+    let second = bytes_at(medium, at, 512);
     match second.and_then(|binary| version_2(medium, &binary, at)) {
         Ok(mut header) => {
             let remark = format!(
@@ -92,7 +92,7 @@ fn version_2(medium: &dyn Medium, binary: &[u8], at: u64) -> Result<Header, Stri
     let size = header_size(binary)
         .ok_or_else(|| format!("a LUKS2 header cannot be {} bytes long", be64(binary, 8)))?;
     let area = usize::try_from(size - BINARY).map_err(|_| "the header is too long".to_owned())?;
-    let json = bytes_at(medium, at + BINARY, area).map_err(|fault| fault.to_string())?;
+    let json = bytes_at(medium, at + BINARY, area)?;
     let end = json.iter().position(|byte| *byte == 0).unwrap_or(json.len());
     // serde_json stops at 128 levels of nesting, and skips unknown fields without storing them.
     let metadata: Metadata = serde_json::from_slice(&json[..end])

@@ -121,7 +121,7 @@ impl Label {
             remarks.push(remark.to_owned());
         }
         for (start, _) in &self.metadata_areas {
-            match read_group(medium, *start, remarks) {
+            match read_group(medium, *start) {
                 Ok(Some(group)) => return Some(group),
                 Ok(None) => {}
                 Err(why) => remarks.push(format!("the metadata area at byte {start} cannot be used: {why}")),
@@ -131,17 +131,13 @@ impl Label {
     }
 }
 
-fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Result<Option<Group>, String> {
-    let fault = |fault: Fault| fault.to_string();
-    let header = bytes_at(medium, start, 512).map_err(fault)?;
+fn read_group(medium: &dyn Medium, start: u64) -> Result<Option<Group>, String> {
+    let header = bytes_at(medium, start, 512)?;
     if !has(&header, 4, FMTT_MAGIC) || le64(&header, 24) != start {
         return Err("the area has no header".to_owned());
     }
-    if crc(&header[4..]) != le32(&header, 0) {
-        remarks.push(format!("the checksum of the metadata area at byte {start} is wrong"));
-    }
     // The first of its raw_locns is the one committed last.
-    let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
+    let (offset, size) = (le64(&header, 40), le64(&header, 48));
     if offset == 0 || size == 0 || le32(&header, 60) & RAW_LOCN_IGNORED != 0 {
         return Ok(None);
     }
@@ -151,9 +147,6 @@ fn read_group(medium: &dyn Medium, start: u64, remarks: &mut Vec<String>) -> Res
         ));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
-    if crc(&text) != sum {
-        remarks.push(format!("the checksum of the metadata in the area at byte {start} is wrong"));
-    }
     let text = String::from_utf8_lossy(&text);
     Group::parse(&text).map(Some)
 }
@@ -177,7 +170,7 @@ fn read_ring(
         let at = start.checked_add(at).ok_or_else(nonsense)?;
         let len = usize::try_from(len).map_err(|_| nonsense())?;
         if len > 0 {
-            let bytes = bytes_at(medium, at, len).map_err(|fault| fault.to_string())?;
+            let bytes = bytes_at(medium, at, len)?;
             if bytes.len() < len {
                 return Err("the metadata would end past the end of the disk".to_owned());
             }

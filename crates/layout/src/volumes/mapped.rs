@@ -1,9 +1,10 @@
-//! Other mappings with a header: dm-integrity, dm-verity, bcache. Sources: drivers/md/dm-integrity.c
+//! Other mappings with a header: dm-integrity, dm-verity, bcache, DRBD. Sources: drivers/md/dm-integrity.c
 //! (`calculate_journal_section_size`, `calculate_device_limits`, `get_data_sector`), cryptsetup's
-//! lib/verity/verity.c, include/uapi/linux/bcache.h and drivers/md/bcache/super.c (`read_super`).
+//! lib/verity/verity.c, include/uapi/linux/bcache.h, drivers/md/bcache/super.c (`read_super`), and drbd-utils'
+//! user/shared/drbdmeta.c.
 
 use straddle_device::Medium;
-use straddle_device::fields::{byte, le16, le32, le64};
+use straddle_device::fields::{be64, byte, le16, le32, le64};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, Span};
 
 use super::{Provides, SECTOR, Space, Volume, bytes_at, sectors, text};
@@ -151,4 +152,16 @@ pub(super) fn bcache(medium: &dyn Medium) -> Result<Volume, Fault> {
     let is_attached = payload.is_err() || le64(&bytes, 104) >> BDEV_STATE != 0;
     let uuid = if is_attached { hex(bytes.get(56..72).unwrap_or_default()) } else { String::new() };
     Ok(Volume { name, uuid, ..volume(VolumeKind::Bcache, facts, space) })
+}
+
+/// A mirror, whose data is before the metadata at the end, from byte 0 on.
+pub(super) fn drbd(medium: &dyn Medium) -> Result<Volume, Fault> {
+    /// `MD_SECTOR_4K`: the last 4096 bytes.
+    const FROM_END: u64 = 8;
+    let at = sectors((medium.len().get() / SECTOR).saturating_sub(FROM_END));
+    // Zero before both sides have agreed on a size.
+    let agreed = sectors(be64(&bytes_at(medium, at, 512)?, 0));
+    let len = if agreed == 0 { at } else { agreed.min(at) };
+    let facts = Mapped { payload: Some(ByteOffset::ZERO), ..Mapped::default() };
+    Ok(volume(VolumeKind::Drbd, facts, Ok(Space::run(ByteCount::new(len), ByteOffset::ZERO))))
 }

@@ -90,9 +90,6 @@ fn version_1(bytes: &[u8], at: u64) -> Superblock {
     let data_size = ByteCount::new(sectors(le64(bytes, 136)));
     let used = ByteCount::new(sectors(le64(bytes, 80)));
     let mut remarks = Vec::new();
-    if checksum_1(bytes) != Some(le32(bytes, 216)) {
-        remarks.push(format!("the checksum of the md superblock (byte {at}) is wrong"));
-    }
     if features & RECOVERY != 0 {
         remarks.push("this member is being rebuilt and does not yet hold all its data".to_owned());
     }
@@ -125,15 +122,6 @@ fn role_1(bytes: &[u8]) -> Option<u16> {
     (number < listed && at + 2 <= bytes.len()).then(|| le16(bytes, at))
 }
 
-/// All words but the checksum, with the carries added (`calc_sb_1_csum`, mdadm super1.c).
-fn checksum_1(bytes: &[u8]) -> Option<u32> {
-    let roles = usize::try_from(le32(bytes, 220)).ok()?.checked_mul(2)?;
-    let summed = bytes.get(..ROLES_AT.checked_add(roles)?)?;
-    let mut words = summed.chunks_exact(4);
-    let sum: u64 = words.by_ref().map(|word| u64::from(le32(word, 0))).sum();
-    Some(fold(sum + u64::from(le16(words.remainder(), 0)) - u64::from(le32(bytes, 216))))
-}
-
 /// `mdp_superblock_s`, words in the byte order of the machine that wrote it.
 fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     let field = if be32(bytes, 0) == MAGIC { be32 } else { le32 };
@@ -147,11 +135,6 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     let (place, state) = (word(995), word(996));
     let is_member = state & 0b111 == 0b110 && place < raid_disks;
     let (used, room) = (ByteCount::new(u64::from(word(8)) * 1024), ByteCount::new(at));
-    let mut remarks = Vec::new();
-    let sum: u64 = bytes.chunks_exact(4).map(|word| u64::from(field(word, 0))).sum();
-    if fold(sum - u64::from(word(38))) != word(38) {
-        remarks.push(format!("the checksum of the md superblock (byte {at}) is wrong"));
-    }
     let md = Md {
         version: "0.90",
         level,
@@ -166,12 +149,7 @@ fn version_0(bytes: &[u8], at: u64) -> Option<Superblock> {
     let moving = minor > 90 && (word(44), word(45)) != (u32::MAX, u32::MAX);
     // set_uuid0 to set_uuid3 are words, and so in the machine's byte order.
     let uuid: Vec<u8> = [5, 13, 14, 15].into_iter().flat_map(|index| word(index).to_be_bytes()).collect();
-    Some(Superblock { md, name: String::new(), uuid: hex(&uuid), moving, remarks })
-}
-
-fn fold(sum: u64) -> u32 {
-    let [low, high] = [sum & 0xffff_ffff, sum >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX));
-    low.wrapping_add(high)
+    Some(Superblock { md, name: String::new(), uuid: hex(&uuid), moving, remarks: Vec::new() })
 }
 
 fn volume(found: Superblock, len: ByteCount) -> Volume {

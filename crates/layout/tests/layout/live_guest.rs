@@ -86,7 +86,7 @@ fn print(layer: &Layer, depth: usize) {
     children.iter().for_each(|child| print(child, depth + 1));
 }
 
-/// Compares both views of each partition: prints where they differ, and the merged tree.
+/// Prints where the kernel's list differs from the table, and the merged tree of each partition.
 fn compare(disk: &str) -> Answer {
     let node = Path::new("/dev").join(disk);
     let target = straddle_device::open(&node, &straddle_device::Options::default())?;
@@ -101,11 +101,6 @@ fn compare(disk: &str) -> Answer {
         let (_, live) = layers_of(&machine, &partition.name)?;
         let on_disk =
             stack.partitions.iter().find(|p| p.number == partition.number).and_then(|p| p.layer.clone());
-        if let (Some(on_disk), Some(live)) = (&on_disk, &live) {
-            for disagreement in live::compare(on_disk, live) {
-                println!("\nPROBE: differs: {disagreement}");
-            }
-        }
         println!("\nPROBE: {} together", partition.name);
         live::merge(on_disk, live).iter().for_each(|layer| print(layer, 1));
     }
@@ -243,7 +238,6 @@ fn the_kernel_the_tools_and_the_data_agree() -> Answer {
     let (tree, judges) = (read("full.tree"), read("full.judges"));
     let root_at = md_sector(&judges) + table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");
-    assert!(tree.contains("loop0 over /mnt/disk.img"), "{tree}");
     let (tree, judges) = (read("xfs.tree"), read("xfs.judges"));
     let root_at = md_sector(&judges) + table_sector(&judges, "c0", 8) + table_sector(&judges, "vg-root", 5);
     assert_eq!(number(&tree, "/mnt", "drive"), (2048 + root_at) * 512, "{tree}");
@@ -274,17 +268,9 @@ fn check_compared(read: &dyn Fn(&str) -> String) {
         assert_eq!(differing(stack), Vec::<String>::new(), "{stack}");
     }
     let expected = [
-        "partition 3: start is 102760960 bytes (byte 102760960 of the drive) on the disk, 102760448 bytes (byte \
-         102760448 of the drive) in the kernel",
-        "partition 3: size is 50331136 bytes on the disk, 50331648 bytes in the kernel",
-        "partition 4: start is 154140672 bytes (byte 154140672 of the drive) on the disk, nothing in the \
+        "partition 3 has 50331136 bytes from byte 102760960 on the disk, 50331648 bytes from byte 102760448 in the \
          kernel",
-        "LVM2_member vg: extent of vg/a is 1048576 bytes (byte 2097152 of the drive) on the disk, 1052672 \
-         bytes (byte 2101248 of the drive) in the kernel",
-        "LV vg/a: position of the segment at byte 0 on the physical volume is 1048576 bytes (byte 2097152 of \
-         the drive) on the disk, 1052672 bytes (byte 2101248 of the drive) in the kernel",
-        "crypto_LUKS c1: payload offset is 16780800 bytes (byte 68292608 of the drive) on the disk, 16784896 \
-         bytes (byte 68296704 of the drive) in the kernel",
+        "partition 4 has 1048576 bytes from byte 154140672 on the disk, nothing in the kernel",
     ];
     assert_eq!(differing("changed"), expected);
     let together = read("full.compared");

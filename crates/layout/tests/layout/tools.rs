@@ -307,34 +307,6 @@ fn nested(image: &Image, lead: u64) -> Option<(straddle_layout::Stack, Places, P
     Some((stack, ours, theirs))
 }
 
-/// Subpartitions of Minix, whose starts count from the start of the disk.
-#[test]
-fn partx_agrees_on_minix_subpartitions() {
-    for (slice, entries) in [
-        (2048_u32, &[(0x81, 2063_u32, 40_000_u32), (0x81, 42_063, 8000)][..]),
-        (63, &[(0x81, 64, 1000), (0x81, 2048, 40_000), (0, 0, 0), (0x81, 50_000, 63)]),
-    ] {
-        let image = Image::new(&format!("minix-{slice}"), 64 * MIB);
-        let script = format!("label: dos\nstart={slice}, size=100000, type=81\n");
-        if run("sfdisk", &["-q"], &image.0, &script).is_none() {
-            return;
-        }
-        let mut table = vec![0; 512];
-        table[510..].copy_from_slice(&[0x55, 0xAA]);
-        for (index, (kind, start, size)) in entries.iter().enumerate() {
-            let at = 446 + 16 * index;
-            table[at + 4] = *kind;
-            table[at + 8..at + 12].copy_from_slice(&start.to_le_bytes());
-            table[at + 12..at + 16].copy_from_slice(&size.to_le_bytes());
-        }
-        let file = std::fs::OpenOptions::new().write(true).open(&image.0).expect("the image is there");
-        let at = u64::from(slice) * 512;
-        std::os::unix::fs::FileExt::write_all_at(&file, &table, at).expect("it can be written");
-        let Some((_, ours, theirs)) = nested(&image, u64::from(slice)) else { return };
-        assert!(!ours.is_empty() && ours == theirs, "{slice}: {ours:?}, {theirs:?}");
-    }
-}
-
 /// Labels in slices, as each system counts in them; libblkid, which partx uses, lists their partitions from 5 on.
 #[test]
 fn partx_agrees_on_the_labels_in_slices() {

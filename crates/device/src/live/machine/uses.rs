@@ -130,9 +130,10 @@ impl Machine {
             }
         }
         let Backing::File(id, path) = file else { return };
-        let is_swap = self.swap_files.iter().any(|(swap, _)| {
-            swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id)
-        });
+        let is_swap = self
+            .swap_files
+            .iter()
+            .any(|swap| swap == path || (id.is_some() && self.sysroot.is_none() && id_of_path(swap) == *id));
         if is_swap {
             found.tell(if but.is_none() {
                 "the file is a swap file"
@@ -445,40 +446,34 @@ fn is_for_writing(text: &str) -> bool {
 /// What the kernel exports by `configfs`: NVMe targets, SCSI targets' backstores (LIO) and USB gadgets
 /// (Documentation/nvme, Documentation/target, Documentation/usb/gadget_configfs.rst).
 fn exported(config: &Path) -> Vec<(String, PathBuf)> {
+    type Label = fn(&[String]) -> String;
+    // Folders in which a name follows, the attribute with the path, and the label by the names.
+    const KINDS: [(&[&str], &str, Label); 3] = [
+        (&["nvmet/subsystems", "namespaces"], "device_path", |names| {
+            format!("namespace {} of the NVMe target {}", names[1], names[0])
+        }),
+        (&["target/core", ""], "udev_path", |names| format!("the SCSI target's {}/{}", names[0], names[1])),
+        (&["usb_gadget", "functions", ""], "file", |names| {
+            format!("{}/{} of the USB gadget {}", names[1], names[2], names[0])
+        }),
+    ];
     let mut found = Vec::new();
-    let mut add = |label: String, directory: &Directory, attribute: &str| {
-        let path = directory.text(attribute).filter(|path| path.starts_with('/'));
-        found.extend(path.map(|path| (label, PathBuf::from(path))));
-    };
-    let subsystems = config.join("nvmet/subsystems");
-    for subsystem in list_names(&subsystems) {
-        let namespaces = subsystems.join(&subsystem).join("namespaces");
-        for namespace in list_names(&namespaces) {
-            let directory = Directory::new(namespaces.join(&namespace));
-            if directory.number("enable") == Some(1) {
-                let label = format!("namespace {namespace} of the NVMe target {subsystem}");
-                add(label, &directory, "device_path");
-            }
+    for (folders, attribute, label) in KINDS {
+        let mut places = vec![(config.to_owned(), Vec::new())];
+        for folder in folders {
+            let below = |(path, names): (PathBuf, Vec<String>)| {
+                let path = path.join(folder);
+                list_names(&path)
+                    .into_iter()
+                    .map(move |name| (path.join(&name), [&names[..], &[name]].concat()))
+            };
+            places = places.into_iter().flat_map(below).collect();
         }
-    }
-    let core = config.join("target/core");
-    for adapter in list_names(&core) {
-        for store in list_names(&core.join(&adapter)) {
-            let directory = Directory::new(core.join(&adapter).join(&store));
-            if directory.number("enable") == Some(1) {
-                add(format!("the SCSI target's {adapter}/{store}"), &directory, "udev_path");
-            }
-        }
-    }
-    let gadgets = config.join("usb_gadget");
-    for gadget in list_names(&gadgets) {
-        let functions = gadgets.join(&gadget).join("functions");
-        for function in list_names(&functions).iter().filter(|name| name.starts_with("mass_storage.")) {
-            let units = functions.join(function);
-            for unit in list_names(&units).iter().filter(|name| name.starts_with("lun.")) {
-                let directory = Directory::new(units.join(unit));
-                add(format!("{function}/{unit} of the USB gadget {gadget}"), &directory, "file");
-            }
+        for (path, names) in places {
+            let directory = Directory::new(path);
+            let is_enabled = directory.number("enable").unwrap_or(1) == 1;
+            let file = directory.text(attribute).filter(|file| is_enabled && file.starts_with('/'));
+            found.extend(file.map(|file| (label(&names), PathBuf::from(file))));
         }
     }
     found.sort_by_key(|(label, _)| sysfs::natural_order(label));
