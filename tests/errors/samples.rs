@@ -198,7 +198,7 @@ fn of_devices() -> Vec<Sample> {
     let read = || ReadError::Io { at: at(), source: cause() };
     let image = || ImageError::Read { format, source: Box::new(read()) };
     let power = || UnknownPower { disk: text(), source: IoctlError::Os { what, source: cause() } };
-    let unpack = || UnpackError::Damaged(cause());
+    let unpack = || UnpackError::Damaged { at: at(), source: cause() };
     let size = || parse_size("x").unwrap_err();
     vec![
         sample(AssumeError::Size { key: text(), source: size() }),

@@ -7,12 +7,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
-use straddle_units::{ByteCount, MIB};
+use straddle_units::{ByteCount, ByteOffset, MIB};
 use xxhash_rust::xxh64::Xxh64;
 
 use crate::medium::{FileMedium, Medium};
@@ -77,8 +77,12 @@ const PART: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages document the variants")]
 pub enum UnpackError {
-    #[error("the file is damaged")]
-    Damaged(#[source] io::Error),
+    #[error("damaged at byte {at} of the file")]
+    Damaged {
+        at: ByteOffset,
+        #[source]
+        source: io::Error,
+    },
     #[error("the file unpacks to more than {limit} ({} bytes){what}", .limit.get())]
     TooLarge { limit: ByteCount, what: &'static str },
     #[error("cannot unpack the file into {} (to use another directory, set TMPDIR)", folder.display())]
@@ -102,6 +106,30 @@ fn plain(error: io::Error) -> io::Error {
         cause = one.source();
     }
     error
+}
+
+struct Counted<'a> {
+    file: BufReader<File>,
+    read: &'a AtomicU64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buf)?;
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl BufRead for Counted<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.read.fetch_add(amount as u64, Ordering::Relaxed);
+        self.file.consume(amount);
+    }
 }
 
 /// As gzip does, it ignores anything else after a member.
@@ -199,14 +227,19 @@ pub fn unpacked<'a>(source: impl BufRead + Send + 'a, packing: Packing) -> Box<d
 /// The file disappears with its last descriptor, however the program ends.
 fn scratch() -> Result<File, UnpackError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
+    let folder = std::env::temp_dir();
     let make = || -> io::Result<File> {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!(".straddle-{}-{count}", std::process::id()));
+        let path = folder.join(format!(".straddle-{}-{count}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         fs::remove_file(&path)?;
         Ok(file)
     };
-    make().map_err(no_room)
+    // A leftover file of another program may have the name.
+    let is_made = |made: &io::Result<File>| {
+        made.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::AlreadyExists)
+    };
+    std::iter::repeat_with(make).take(16).find(is_made).unwrap_or_else(make).map_err(no_room)
 }
 
 pub(crate) fn unpack(file: File, packing: Packing, limits: Limits) -> Result<Box<dyn Medium>, UnpackError> {
@@ -219,14 +252,16 @@ fn no_room(source: io::Error) -> UnpackError {
 }
 
 fn sparse(file: File, packing: Packing, limits: Limits) -> Result<(File, u64), UnpackError> {
-    let mut bytes = unpacked(BufReader::with_capacity(PART, file), packing);
+    let read = AtomicU64::new(0);
+    let mut bytes = unpacked(Counted { file: BufReader::with_capacity(PART, file), read: &read }, packing);
     let scratch = scratch()?;
     let (mut len, mut data) = (0_u64, 0_u64);
     let mut part = Vec::with_capacity(PART);
     loop {
         part.clear();
-        let unpacked = bytes.by_ref().take(PART as u64).read_to_end(&mut part);
-        let have = unpacked.map_err(|error| UnpackError::Damaged(plain(error)))?;
+        let have = bytes.by_ref().take(PART as u64).read_to_end(&mut part).map_err(|source| {
+            UnpackError::Damaged { at: ByteOffset::new(read.load(Ordering::Relaxed)), source: plain(source) }
+        })?;
         let end = len.saturating_add(have as u64);
         if end > limits.len.get() {
             return Err(UnpackError::TooLarge { limit: limits.len, what: "" });

@@ -14,6 +14,8 @@ use crate::fields::{array, le16, le32, le64, utf16_le};
 /// Offsets of the two copies of the header and of the region table.
 const HEADERS: [u64; 2] = [64 << 10, 128 << 10];
 const REGION_TABLES: [u64; 2] = [192 << 10, 256 << 10];
+const HEADER_LEN: u64 = 4 << 10;
+const REGION_TABLE_LEN: u64 = 64 << 10;
 const MAX_ENTRIES: u32 = 2047;
 /// A parent locator has about five entries.
 const MAX_LOCATORS: u16 = 32;
@@ -101,18 +103,18 @@ pub(super) fn open(host: Host, access: &Access<'_>) -> Result<Parts, ImageError>
     Ok(Parts { below, sectors: Some(sectors), remarks, ..Parts::new(host, map, variant, size, block) })
 }
 
-/// The one that was written last.
+/// The intact one that was written last.
 fn current_header(host: &Host) -> Result<[u8; 80], ImageError> {
     let mut current: Option<(u64, [u8; 80])> = None;
     for at in HEADERS {
         let raw: [u8; 80] = host.bytes(at)?;
         let is_later = current.is_none_or(|(_, best)| le64(&raw, 8) > le64(&best, 8));
-        if raw.starts_with(b"head") && is_later {
+        if raw.starts_with(b"head") && is_later && checksum_holds(host, at, HEADER_LEN)? {
             current = Some((at, raw));
         }
     }
-    let (at, header) =
-        current.ok_or_else(|| host.damaged(HEADERS[0], "both copies of the header are missing"))?;
+    let (at, header) = current
+        .ok_or_else(|| host.damaged(HEADERS[0], "neither copy of the header has a correct checksum"))?;
     match le16(&header, 66) {
         1 => Ok(header),
         n => Err(host.unsupported(at + 66, format!("version {n}"))),
@@ -120,11 +122,13 @@ fn current_header(host: &Host) -> Result<[u8; 80], ImageError> {
 }
 
 fn regions(host: &Host) -> Result<(Region, Region), ImageError> {
-    let is_table = |at| Ok(host.bytes::<4>(at)? == *b"regi");
+    let is_intact = |at| Ok(host.bytes::<4>(at)? == *b"regi" && checksum_holds(host, at, REGION_TABLE_LEN)?);
     let table = match REGION_TABLES {
-        [first, _] if is_table(first)? => first,
-        [_, second] if is_table(second)? => second,
-        [first, _] => return Err(host.damaged(first, "both copies of the region table are missing")),
+        [first, _] if is_intact(first)? => first,
+        [_, second] if is_intact(second)? => second,
+        [first, _] => {
+            return Err(host.damaged(first, "neither copy of the region table has a correct checksum"));
+        }
     };
     let count = host.le32(table + 8)?.min(MAX_ENTRIES);
     let (mut bat, mut metadata) = (None, None);
@@ -249,5 +253,49 @@ impl Map for Vhdx {
             }
             n => Err(own.damaged(entry_at, format!("the block has the unknown state {n}"))),
         }
+    }
+}
+
+/// CRC-32C at byte 4, computed with zeros in its own place.
+fn checksum_holds(host: &Host, at: u64, len: u64) -> Result<bool, ImageError> {
+    let mut bytes = host.vec(at, len)?;
+    let stored = le32(&bytes, 4);
+    bytes[4..8].fill(0);
+    Ok(crc32c(&bytes) == stored)
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| CRC32C[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+/// The byte-wise table of CRC-32C (Castagnoli), reflected.
+const CRC32C: [u32; 256] = {
+    let mut table = [0_u32; 256];
+    let mut index = 0;
+    let mut byte = 0_u32;
+    while index < 256 {
+        let mut crc = byte;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 != 0 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_castagnolis() {
+        // RFC 3720, B.4: 32 bytes of zeros, and the usual check value.
+        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn open_image(path: &Path, options: &Options) -> Result<Target, OpenE
         let file = open_for_reading(path).map_err(OpenError::Io)?;
         medium = image::unpack(file, packing, limits).map_err(|source| {
             // No other program can unpack a damaged file either.
-            let helps = !matches!(source, UnpackError::Damaged(_));
+            let helps = !matches!(source, UnpackError::Damaged { .. });
             OpenError::Unpack { what: foreign.what, source, command: command.clone().filter(|_| helps) }
         })?;
         if medium.is_empty() {

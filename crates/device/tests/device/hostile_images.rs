@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{chain, noise, present, put, qemu_img, sign_vhd};
+use common::{chain, noise, present, put, qemu_img, sign_vhd, sign_vhdx};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use straddle_device::image::{Access, Allowed, Opened, open};
@@ -103,6 +103,13 @@ fn sign(kind: &str, image: &mut [u8]) {
             sign_vhd(&mut image[end - 512..], 64);
             sign_vhd(&mut image[..512], 64);
             sign_vhd(&mut image[512..1536], 36);
+        }
+        "vhdx" => {
+            for (at, len) in
+                [(64 << 10, 4 << 10), (128 << 10, 4 << 10), (192 << 10, 64 << 10), (256 << 10, 64 << 10)]
+            {
+                sign_vhdx(&mut image[at..at + len]);
+            }
         }
         _ => {}
     }

@@ -175,7 +175,8 @@ fn check_backup(reader: &Reader<'_>, primary: &Header, last: Lba) -> Option<Prob
             Some(Problem::GptBackupDamaged { at, why: format!("{flaw}{note}") })
         }
         Ok(backup) if !primary.agrees_with(&backup.header) => {
-            Some(Problem::GptCopiesDiffer { at: backup.header.at })
+            let at = copy::first_difference(reader, primary, &backup.header);
+            Some(Problem::GptCopiesDiffer { at: at.unwrap_or(backup.header.at) })
         }
         Ok(_) if primary.alternate < last => {
             Some(Problem::GptBackupMisplaced { at, expected: byte_of(last, block) })

@@ -152,7 +152,7 @@ fn good_copies_that_differ_are_compared_byte_by_byte() {
     let entry = gpt.backup_array_lba() * 512 + 128;
     image[entry + 40] ^= 1;
     gpt.seal(&mut image, gpt.backup_lba());
-    assert_eq!(read(&image).problems, [Problem::GptCopiesDiffer { at: byte(gpt.backup_lba() * 512) }]);
+    assert_eq!(read(&image).problems, [Problem::GptCopiesDiffer { at: byte(entry + 40) }]);
 
     let mut image = gpt.build();
     image[gpt.backup_lba() * 512 + 56] ^= 1;

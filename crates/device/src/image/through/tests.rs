@@ -6,7 +6,6 @@
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
-use straddle_units::ByteOffset;
 use straddle_units::io::SplitMix64;
 
 use super::*;
@@ -66,7 +65,7 @@ proptest! {
         }
     }
 
-    /// Changed or truncated input gives an error, or other contents. It never panics,
+    /// Changed or truncated input gives an error at a byte of the file, or other contents. It never panics,
     /// and never exceeds the limits.
     #[test]
     fn what_is_damaged_ends(changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4), cut in any::<usize>()) {
@@ -81,7 +80,8 @@ proptest! {
             packed.truncate(1 + cut % packed.len());
             match unpacked(*packing, &packed, limits) {
                 Ok(bytes) => prop_assert!(bytes.len() <= 256 << 10),
-                Err(UnpackError::Damaged(_) | UnpackError::TooLarge { .. }) => {}
+                Err(UnpackError::Damaged { at, .. }) => prop_assert!(at.get() <= packed.len() as u64),
+                Err(UnpackError::TooLarge { .. }) => {}
                 Err(error) => prop_assert!(false, "{error}"),
             }
         }
@@ -95,7 +95,7 @@ fn what_is_cut_short_is_not_taken_for_all() {
         let packed = pack(tool, &plain);
         for part in [packed.len() - 1, packed.len() / 2, 20] {
             let cut = unpacked(*packing, &packed[..part], Limits::default());
-            assert!(matches!(cut, Err(UnpackError::Damaged(_))), "{tool}: {part} of {}", packed.len());
+            assert!(matches!(cut, Err(UnpackError::Damaged { .. })), "{tool}: {part} of {}", packed.len());
         }
     }
 }
@@ -125,7 +125,7 @@ fn nothing_takes_more_than_its_limits() {
         ] {
             let packed = Command::new("sh").args(["-c", line]).output().unwrap().stdout;
             let error = unpacked(packing, &packed, Limits::default()).unwrap_err();
-            assert!(matches!(error, UnpackError::Damaged(_)), "{packing:?}: {error}");
+            assert!(matches!(error, UnpackError::Damaged { .. }), "{packing:?}: {error}");
         }
     }
 }

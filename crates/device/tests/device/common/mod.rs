@@ -118,6 +118,20 @@ pub(crate) fn others(dir: &Path, image: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("an entry").path()).filter(|path| path != image).collect()
 }
 
+/// Writes the CRC-32C of a structure as the specification of VHDX requires: over the structure, with zeros
+/// for the checksum. It is computed bit by bit.
+pub(crate) fn sign_vhdx(structure: &mut [u8]) {
+    structure[4..8].fill(0);
+    let mut crc = u32::MAX;
+    for byte in structure.iter() {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82F6_3B78 } else { crc >> 1 };
+        }
+    }
+    structure[4..8].copy_from_slice(&(!crc).to_le_bytes());
+}
+
 /// Writes the checksum of a VHD footer (at 64) or header (at 36).
 pub(crate) fn sign_vhd(structure: &mut [u8], at: usize) {
     structure[at..at + 4].fill(0);

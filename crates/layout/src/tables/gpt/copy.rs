@@ -206,3 +206,19 @@ fn same_crc(what: &str, stored: u32, computed: u32) -> Result<(), String> {
     }
     Err(format!("CRC mismatch in {what}: stored {stored:08x}, computed {computed:08x}"))
 }
+
+/// Of `second`'s array. If one array is the beginning of the other, the first byte beyond the shorter one. `None` if
+/// they are equal or cannot be read.
+pub(crate) fn first_difference(reader: &Reader<'_>, first: &Header, second: &Header) -> Option<ByteOffset> {
+    let common = Span::new(second.array.start(), first.array.len().min(second.array.len()))?;
+    for piece in common.pieces(ByteCount::new(CHUNK_BYTES as u64)) {
+        let [mut mine, mut theirs] = [(); 2].map(|()| vec![0; piece.len().in_memory()]);
+        let into = piece.start().checked_since(common.start())?;
+        reader.read(first.array.start().checked_add(into)?, &mut mine).ok()?;
+        reader.read(piece.start(), &mut theirs).ok()?;
+        if let Some(index) = mine.iter().zip(&theirs).position(|(a, b)| a != b) {
+            return piece.start().checked_add(ByteCount::new(index as u64));
+        }
+    }
+    (first.array.len() != second.array.len()).then_some(common.end())
+}
