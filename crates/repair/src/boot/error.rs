@@ -27,9 +27,9 @@ pub enum BootError {
     #[error("the move could not be prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed both with and without the move in the initramfs. The current initramfs would still \
-         move the partitions at boot. Repair the program that generates the initramfs, then cancel the move \
-         with --at-boot=cancel"
+        "'{command}' failed both with and without the move in the initramfs. The current initramfs would \
+         still move the partitions at boot. Repair the program that generates the initramfs, then cancel the \
+         move with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
     #[error("a move of {} is already prepared; first cancel that move (--at-boot=cancel)", .0.display())]
