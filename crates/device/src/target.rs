@@ -57,7 +57,7 @@ pub enum OpenError {
     Unpack { what: &'static str, source: UnpackError, command: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{}: cannot open this file, which is named with --allow-backing", path.display())]
+    #[error("{}: cannot open this file (specified with --allow-backing)", path.display())]
     Allowed {
         path: PathBuf,
         #[source]

@@ -139,7 +139,7 @@ pub enum ProfileError {
     Unknown { name: String, suggestion: Option<String> },
     #[error("cannot read the profile {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the base {base} is a file, but only a profile that is read from a file can be based on a file")]
+    #[error("the base {base} is a file, but only a profile in a file can have a file as its base")]
     NotShipped { base: String },
     #[error("{} was not read, because it is outside {}", path.display(), folder.display())]
     Elsewhere { path: PathBuf, folder: PathBuf },

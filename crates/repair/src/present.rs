@@ -50,9 +50,8 @@ pub enum ChangeError {
     #[error("this device reports its sector size; --logical applies only to images")]
     OwnSectors,
     #[error(
-        "the partition table may use {1}-byte sectors instead of {0}-byte ones, because with {0}-byte \
-         sectors, nothing is recognised at the start of any partition. Specify the sector size with \
-         --logical {1} or --logical {0}"
+        "with {0}-byte sectors, nothing is recognised at the start of any partition, so the partition table \
+         may use {1}-byte sectors. Specify the sector size with --logical {1} or --logical {0}"
     )]
     InQuestion(BlockSize, BlockSize),
     #[error(

@@ -43,7 +43,7 @@ impl TraceError {
 pub enum LineError {
     #[error(
         "unknown trace format: the first line is neither a CSV header (time, op, offset, length) nor a line \
-         in any format that --format accepts. For other tables, name the columns with --columns"
+         in any format that --format accepts. For a table with other columns, name them with --columns"
     )]
     Unknown,
     #[error("the trace is not in {format} format")]

@@ -94,7 +94,7 @@ pub enum FitError {
     Drive(#[from] ProfileError),
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    #[error("the profile {drive} has no [fit] section (knobs and experiments)")]
+    #[error("the profile {drive} has no [fit] section, which lists the knobs and experiments")]
     NoFit { drive: String },
     #[error("the drive {drive} cannot be fitted, because {}", nothing_from(experiments))]
     NoFigures { drive: String, experiments: Vec<String> },

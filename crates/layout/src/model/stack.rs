@@ -234,7 +234,7 @@ pub enum Problem {
     EbrBadSignature { at: ByteOffset },
     #[error("there are more than {MAX_PARTITIONS} partitions; those from byte {at} on are not listed")]
     TooManyPartitions { at: ByteOffset },
-    #[error("overlaps partition {second} from byte {at} on, so writing to one destroys data of the other")]
+    #[error("overlaps partition {second} from byte {at} on, so writing to one destroys data in the other")]
     Overlap { first: u32, second: u32, at: ByteOffset },
     #[error("contains {what}, at byte {at}; writing there destroys the table")]
     TableInside { number: u32, what: Structure, at: ByteOffset },

@@ -75,7 +75,7 @@ pub enum TargetError {
     Refused { request: Request, source: Refusal },
     #[error("cannot {}", phrase(request))]
     Failed { request: Request, source: io::Error },
-    #[error("the model of the drive stopped at {now} while {outstanding} requests were outstanding")]
+    #[error("the modelled drive stopped at {now} while {outstanding} requests were outstanding")]
     Stalled { outstanding: usize, now: Time },
     #[error("no request is outstanding")]
     Idle,

@@ -52,7 +52,7 @@ pub enum OpenError {
     InUse { path: PathBuf, by: String },
     #[error("{path}: was replaced while it was being opened", path = path.display())]
     Replaced { path: PathBuf },
-    #[error("{path}: nothing was overwritten, because {again} is not this target", path = path.display(), again = again.display())]
+    #[error("{path}: nothing was overwritten, because {again} is not the same target", path = path.display(), again = again.display())]
     NotNamed { path: PathBuf, again: PathBuf },
     #[error("{path}: is neither a regular file nor a block device", path = path.display())]
     NotATarget { path: PathBuf },

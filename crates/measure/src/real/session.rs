@@ -42,7 +42,7 @@ pub enum SessionError {
     Blind { path: PathBuf, what: PathBuf, source: io::Error },
     #[error(transparent)]
     Target(#[from] RealError),
-    #[error("cannot verify that the areas have their previous contents, so the journal {journal} was kept", journal = journal.display())]
+    #[error("cannot verify that the previous contents of the areas were restored, so the journal {journal} was kept", journal = journal.display())]
     Uncompared { journal: PathBuf, source: RealError },
     #[error("a write or flush failed, so the journal {journal} was kept", journal = journal.display())]
     Unwritten { journal: PathBuf, source: io::Error },

@@ -27,9 +27,9 @@ pub enum BootError {
     #[error("the move could not be prepared")]
     Removed(#[source] Box<Self>),
     #[error(
-        "'{command}' failed both with the move and without it. The current initramfs would still move the \
-         partitions at boot. Repair the program that generates the initramfs, then cancel the move with \
-         --at-boot=cancel"
+        "'{command}' failed both with and without the move in the initramfs. The current initramfs would \
+         still move the partitions at boot. Repair the program that generates the initramfs, then cancel the \
+         move with --at-boot=cancel"
     )]
     MayMove { command: String, source: Box<Self> },
     #[error("a move of {} is already prepared; first cancel that move (--at-boot=cancel)", .0.display())]
@@ -52,7 +52,7 @@ pub enum BootError {
     Hibernated(String),
     #[error("the partitions were not moved")]
     NotMoved(#[source] Box<Self>),
-    #[error("the move is unfinished; the next boot will try again")]
+    #[error("the move is unfinished; the next boot will resume it")]
     Unfinished(#[source] Box<Self>),
     #[error("the move ended with an error")]
     EndedBadly(#[source] Box<Self>),

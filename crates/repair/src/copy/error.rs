@@ -44,13 +44,13 @@ pub enum CopyError {
     OtherSource(String),
     #[error(
         "{}: the source was in use or written to during the copy, so no partition table was written to the \
-         new disk. Once nothing writes to the source any more, run the same command again",
+         new disk. When no program writes to the source any longer, run the same command again",
         .0.display()
     )]
     SourceWritten(PathBuf),
     #[error(
         "could not save the list of unreadable areas, so no partition table was written to the new disk. \
-         Correct that error, then run the same command again"
+         Fix the problem, then run the same command again"
     )]
     List(#[source] io::Error),
     #[error(
