@@ -20,7 +20,7 @@ use straddle_lab::reproduce::lab::{self, Charges, Guests, Host, Machine, Planned
 use straddle_lab::reproduce::policy::Policies;
 
 use crate::reproduce::json::{
-    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, Way, published, saved,
+    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, published, saved,
 };
 use straddle_cli::args::{ReproduceArguments, SchemaOf};
 use straddle_cli::exit::{Exit, UsageError};
@@ -73,8 +73,9 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if !arguments.model_only {
         run_lab(arguments, drive, settings, &mut experiments)?;
     }
-    let way = Way { settings, command: command(&names, arguments) };
-    let reproduced = Reproduced { judged: of_run(&experiments)?, experiments, way, wall: begun.elapsed() };
+    let command = command(&names, arguments);
+    let reproduced =
+        Reproduced { judged: of_run(&experiments)?, experiments, command, wall: begun.elapsed() };
     let report = ReproduceReport::of(&reproduced);
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
