@@ -103,7 +103,7 @@ fn variants_chart(step: &LabStep, outcome: &StepOutcome, direction: Direction, w
         Group { label: measure.title.clone(), bars: (0..step.variants.len()).map(bar).collect() }
     });
     Some(Chart {
-        title: format!("{}, {what}: time {} relative to aligned", outcome.ran_on(), step.arms[arm].name),
+        title: format!("{}, {what}: time {} relative to aligned", outcome.drive, step.arms[arm].name),
         axis: format!("Time {} / time aligned (1: no loss)", step.arms[arm].name),
         series: step.variants.clone(),
         groups: groups.collect(),

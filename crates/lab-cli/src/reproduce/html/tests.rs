@@ -66,7 +66,7 @@ impl Machine for Fixed {
 fn reproduced(names: &[&str]) -> Reproduced {
     let settings = Settings { runs: Some(1), seed: 7, full: false, guests: NonZeroUsize::new(2).unwrap() };
     let cache = tempfile::tempdir().unwrap();
-    let inputs = Inputs { cache: cache.path().to_owned(), seed: 1, tarball: None, trees: None };
+    let inputs = Inputs { cache: cache.path().to_owned(), seed: 1 };
     let run = |name: &&str| {
         let mut experiment = Experiment::open(name).unwrap();
         "<b>\"Fun\"</b> & more".clone_into(&mut experiment.title);

@@ -24,10 +24,10 @@ pub(super) fn not_run(step: &LabStep) -> String {
 }
 
 pub(super) fn outcome(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>, is_verbose: bool) -> String {
-    let title = format!("{}: {} on {}", step.name, step.title, of_lab(outcome));
+    let title = format!("{}: {} on {}", step.name, step.title, target::modelled(&outcome.drive));
     let mut text = line(&title, "  ", style::HEADING);
     if is_verbose {
-        let host = host(step).filter(|_| !outcome.is_real());
+        let host = host(step);
         let differs = step.deviations.iter().map(|deviation| format!("differs: {deviation}"));
         step.notes.clone().into_iter().chain(host).chain(differs).for_each(|line| text += &note(&line));
     }
@@ -96,8 +96,7 @@ fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
 }
 
 fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
-    let how = if outcome.is_real() { "    MEASURED" } else { "    MODELLED" };
-    let mut header = vec![how.to_owned()];
+    let mut header = vec!["    MODELLED".to_owned()];
     header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
     header.push("RATIO".to_owned());
     let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
@@ -218,12 +217,8 @@ pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
 fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
     let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
     let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();
-    let mut text = if outcome.is_real() {
-        format!("{} in {}", plural(outcome.cells.len(), "run"), duration(seconds))
-    } else {
-        let guests = plural(outcome.cells.len(), "guest");
-        format!("{guests}, {} of virtual time, {requests} requests", duration(seconds))
-    };
+    let guests = plural(outcome.cells.len(), "guest");
+    let mut text = format!("{guests}, {} of virtual time, {requests} requests", duration(seconds));
     if let Some(input) = &outcome.input {
         let _ = write!(text, "; {input}");
     }
@@ -241,9 +236,4 @@ fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
 
 fn dash() -> String {
     "-".to_owned()
-}
-
-fn of_lab(outcome: &StepOutcome) -> String {
-    let device = outcome.device.as_ref().map(|device| device.display().to_string());
-    device.unwrap_or_else(|| target::modelled(&outcome.drive))
 }
