@@ -290,10 +290,10 @@ fn a_misaligned_start_costs_what_the_model_says_and_the_trace_replays() {
         return;
     }
     let dir = Dir::new("lab");
-    let trace = dir.join("trace.csv");
+    let trace = dir.join("lab.rec");
     let script = "measure writes dd if=/dev/zero of=$PART bs=4k count=200 oflag=direct,dsync 2>/dev/null";
     let arm = |start: &str| {
-        let drive = ["--drive", "dell-6tb-7200-512e", "--start", start, "--trace", trace.to_str().unwrap()];
+        let drive = ["--drive", "dell-6tb-7200-512e", "--start", start, "--record", trace.to_str().unwrap()];
         well(&[&drive[..], &["--", script]].concat())
     };
     let (aligned, misaligned) = (arm("2048s"), arm("2049s"));
@@ -388,7 +388,7 @@ fn what_is_missing_is_reported_with_the_fix() {
         (&["--start", "34s", "--start", "40s", "--", "true"], "2 values for 1 drives"),
         (&["--mem", "1MiB", "--", "true"], "64 MiB"),
         (&["--mem", "100TiB", "--", "true"], "this machine has"),
-        (&["--events", "a", "--trace", "a", "--", "true"], "must name different files"),
+        (&["--events", "a", "--record", "a", "--", "true"], "must name different files"),
         (&["--cpu=-1", "--", "true"], "--cpu"),
         (&["--store", "a", "--store", "b", "--", "true"], "--store"),
     ] {
@@ -398,7 +398,7 @@ fn what_is_missing_is_reported_with_the_fix() {
     }
     let unknown = Command::new(STRADDLE).args(["lab", "--drive", "wd10eers", "--", "true"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
-    for (option, file) in [("--events", "/nowhere/file"), ("--trace", "/nowhere/file"), ("--events", "/")] {
+    for (option, file) in [("--events", "/nowhere/file"), ("--record", "/nowhere/file"), ("--events", "/")] {
         let refused = lab(&["--drive", "wd10ears", option, file, "--", "true"]);
         assert_eq!(refused.status.code(), Some(3), "{}", tools::transcript(&refused));
         assert!(text(&refused.stderr).contains(file), "{}", tools::transcript(&refused));

@@ -367,8 +367,6 @@ fn in_real_time_replies_are_late_and_never_early() {
     // speed, plus any lateness.
     let rotation = report["counters"]["rotation_wait_ns"].as_u64().unwrap();
     assert!(report["elapsed_ns"].as_u64().unwrap() > rotation / 4, "{report}");
-    let histogram = report["lateness_histogram"].as_array().unwrap();
-    assert_eq!(histogram.iter().map(|class| class["replies"].as_u64().unwrap()).sum::<u64>(), 20);
 }
 
 #[test]

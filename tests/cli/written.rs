@@ -143,14 +143,14 @@ fn files_are_written_on_fat_and_not_on_devices() {
 }
 
 #[test]
-fn a_trace_and_the_events_of_a_guest_are_written_as_any_file() {
+fn a_recording_and_the_events_of_a_guest_are_written_as_any_file() {
     if !present(&["linux.uml"]) {
         return;
     }
     let dir = folder();
     let log = dir.path().join("log");
     fs::create_dir(dir.path().join("out")).unwrap();
-    for option in ["--trace", "--events", "--record"] {
+    for option in ["--events", "--record"] {
         let lab = |name: &str| {
             let words = ["lab", "--drive", "wd10ears", "--output", "out", option, name, "--", "true"];
             let out = OpenOptions::new().append(true).open(&log).unwrap();

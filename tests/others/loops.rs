@@ -150,9 +150,6 @@ fn the_file_below_a_loop_device_is_locked_with_it() {
     refused(&bench(&dir, &device.0, &["--used"]).output().unwrap(), &said);
     let written = output(Command::new(STRADDLE).arg("apply").arg(&plan).arg("--write").arg(&device.0), "");
     refused(&written, &said);
-    let mut reproduce = Command::new(STRADDLE);
-    reproduce.args(["reproduce", "miller-2010", "--on"]).arg(&device.0).arg("--destroy-data").arg(&device.0);
-    refused(&output(&mut reproduce, ""), &said);
     assert!(fs::read(&path).unwrap() == bytes && journals(&dir).is_empty());
     drop(theirs);
     let child = Ends(running(&dir, &device.0));
@@ -298,16 +295,6 @@ reported open apply plan.json --write /dev/vda
 kill $!
 wait $! || true
 test ! -e plan.json.undo && echo "backup: none"
-reproduced() { reported "$1" reproduce miller-2010 --on /dev/vda --destroy-data /dev/vda --lab-only; }
-flock --no-fork /dev/vda sleep 1000 &
-sleep 1
-reproduced locked
-kill $!
-wait $! || true
-sleep 1000 < /dev/null 3<> /dev/vda &
-reproduced held
-kill $!
-wait $! || true
 S bench random-write /dev/vda --runtime 600 --used --area 4M > disturbed 2>&1 &
 sleep 5
 echo theirs | dd of=/dev/vda2 bs=512 conv=sync,fsync status=none
@@ -338,8 +325,6 @@ fn a_loop_device_over_a_partition_or_disk_is_seen_and_so_is_who_has_one_open() {
         ("below", 4, &["vda", behind]),
         ("free", 4, &["vda", behind]),
         ("open", 4, &["nothing was written", "a partition of the disk is open", "BLKRRPART"]),
-        ("locked", 4, &["vda", "in use", "locked"]),
-        ("held", 4, &["vda", "in use", "open for writing"]),
         ("disturbed", 4, &["/dev/vda"]),
         ("unused", 0, &[]),
         ("written", 0, &[]),

@@ -34,15 +34,12 @@ const LINE: &str = "#!/bin/bash\n";
 const WORDS: &str = "#!/bin/bash\nif declare -F \"$1\" >/dev/null; then \"$@\"; else exec \"$@\"; fi\n";
 
 pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
-    if arguments.clean {
-        return clean();
-    }
     let mut job = job(arguments)?;
     arguments.command.iter().map(Path::new).filter(|word| word.is_file()).for_each(output_file::note_read);
     arguments.input.iter().for_each(|folder| output_file::note_read(folder));
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
     if let Some(folder) = arguments.output.as_ref().and_then(|folder| folder.canonicalize().ok()) {
-        let named = [&arguments.trace, &arguments.events, &arguments.record].into_iter().flatten();
+        let named = [&arguments.events, &arguments.record].into_iter().flatten();
         let is_in = |path: &&PathBuf| {
             output_file::folder_of(path).canonicalize().is_ok_and(|place| place.starts_with(&folder))
         };
@@ -55,9 +52,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
             return Err(UsageError(text).into());
         }
     }
-    let trace = Aside::begin(arguments.trace.as_deref(), &stores)?;
     let events = Aside::begin(arguments.events.as_deref(), &stores)?;
-    job.trace = trace.as_ref().map(|file| file.written.path().to_owned());
     job.events = events.as_ref().map(|file| file.written.path().to_owned());
     let recording = recording(arguments)?;
     job.watching =
@@ -85,7 +80,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<Exit> {
     let is_interrupted = matches!(ended, Err(GuestError::Interrupted));
     if ended.is_ok() || is_interrupted {
         let kept = recording.map(Modelled::finish).into_iter();
-        for kept in kept.chain([trace, events].into_iter().flatten().map(Aside::copy)) {
+        for kept in kept.chain(events.into_iter().map(Aside::copy)) {
             match kept {
                 // The run ends as one that was interrupted.
                 Err(error) if is_interrupted => output::complain(&output::printable(&format!("{error:#}"))),
@@ -140,33 +135,14 @@ impl<'a> Aside<'a> {
 
 fn recording(arguments: &LabArguments) -> Result<Option<Modelled>> {
     let Some(path) = &arguments.record else { return Ok(None) };
-    if [&arguments.trace, &arguments.events].contains(&&arguments.record) {
-        return Err(UsageError("--record must name a different file from --trace and --events".into()).into());
+    if arguments.record == arguments.events {
+        return Err(UsageError("--record and --events must name different files".into()).into());
     }
     let drives = ('a'..='z').zip(&arguments.drive);
     let drives = drives.map(|(letter, drive)| (format!("vd{letter}"), drive.to_string(), &*drive.profile));
     let drives: Vec<(String, String, &Profile)> = drives.collect();
     let stores: Vec<&Path> = arguments.store.iter().map(PathBuf::as_path).collect();
     Modelled::begin(path, &drives, &stores).map(Some)
-}
-
-fn clean() -> Result<Exit> {
-    let mut parents = vec![guest::run_folders(), std::env::temp_dir()];
-    parents.dedup();
-    let (mut removed, mut is_clean) = (0, true);
-    for parent in parents {
-        let cleaned = guest::remove_orphans(&parent);
-        removed += cleaned.removed.len();
-        for (path, error) in cleaned.left {
-            is_clean = false;
-            output::complain(&output::printable(&format!("{}: {error}", path.display())));
-        }
-    }
-    let directories = if removed == 1 { "directory" } else { "directories" };
-    let mut out = output::stdout();
-    writeln!(out, "{removed} {directories} of killed runs removed")?;
-    out.flush()?;
-    Ok(if is_clean { Exit::Success } else { Exit::Failed })
 }
 
 fn write_through(mut stream: impl Write, piece: &[u8]) -> std::io::Result<()> {
@@ -182,9 +158,6 @@ fn job(arguments: &LabArguments) -> Result<Job> {
         let message =
             format!("--mem specifies {}, but this machine has only {}", arguments.mem, ByteCount::new(here));
         return Err(UsageError(message).into());
-    }
-    if arguments.events.is_some() && arguments.events == arguments.trace {
-        return Err(UsageError("--events and --trace must name different files".into()).into());
     }
     let task = Task {
         script,

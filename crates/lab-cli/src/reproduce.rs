@@ -5,7 +5,6 @@ pub(crate) mod json;
 mod text;
 
 use std::io::IsTerminal;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,11 +15,11 @@ use straddle_drive::Profile;
 use straddle_lab::reproduce::experiment::Experiment;
 use straddle_lab::reproduce::joint::{self, Figure, base};
 use straddle_lab::reproduce::lab::input::Inputs;
-use straddle_lab::reproduce::lab::{self, Charges, Guests, Host, Machine, Planned, Settings, StepOutcome};
+use straddle_lab::reproduce::lab::{self, Charges, Guests, Planned, Settings, StepOutcome};
 use straddle_lab::reproduce::policy::Policies;
 
 use crate::reproduce::json::{
-    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, Way, published, saved,
+    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, published, saved,
 };
 use straddle_cli::args::{ReproduceArguments, SchemaOf};
 use straddle_cli::exit::{Exit, UsageError};
@@ -55,11 +54,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     let begun = Instant::now();
     let mut experiments: Vec<ReproducedExperiment> =
         experiments.into_iter().map(|experiment| chosen(experiment, drive)).collect();
-    if arguments.on.is_some() {
-        // The published figures are for other drives.
-        experiments.iter_mut().for_each(|reproduced| reproduced.judged = false);
-    }
-    if !arguments.lab_only && arguments.on.is_none() {
+    if !arguments.lab_only {
         for reproduced in &mut experiments {
             let other = drive.filter(|_| !reproduced.judged);
             let mut outcome = reproduced.experiment.reproduce(other, &Profile::open)?;
@@ -73,8 +68,9 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if !arguments.model_only {
         run_lab(arguments, drive, settings, &mut experiments)?;
     }
-    let way = Way { settings, command: command(&names, arguments) };
-    let reproduced = Reproduced { judged: of_run(&experiments)?, experiments, way, wall: begun.elapsed() };
+    let command = command(&names, arguments);
+    let reproduced =
+        Reproduced { judged: of_run(&experiments)?, experiments, command, wall: begun.elapsed() };
     let report = ReproduceReport::of(&reproduced);
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;
@@ -137,13 +133,11 @@ fn chosen(experiment: Experiment, drive: Option<&str>) -> ReproducedExperiment {
 fn settings(arguments: &ReproduceArguments, experiments: &[ReproducedExperiment]) -> Settings {
     let steps = experiments.iter().flat_map(|reproduced| &reproduced.experiment.lab);
     let largest = steps.map(|step| step.memory).max().unwrap_or_default();
-    // A device takes one job at a time.
-    let guests = if arguments.on.is_some() { Some(NonZeroUsize::MIN) } else { arguments.guests };
     Settings {
         runs: arguments.runs,
         seed: arguments.seed,
         full: arguments.full,
-        guests: guests.unwrap_or_else(|| lab::at_once(largest)),
+        guests: arguments.guests.unwrap_or_else(|| lab::at_once(largest)),
     }
 }
 
@@ -156,10 +150,9 @@ fn run_lab(
 ) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     on_interrupt(&stop).context("cannot install the Ctrl-C handler")?;
-    let device = arguments.on.as_ref().map(|path| path.display().to_string());
     let mut steps = Vec::new();
     for ReproducedExperiment { experiment, judged, .. } in &*experiments {
-        let other = device.as_deref().or(drive).filter(|_| !judged);
+        let other = drive.filter(|_| !judged);
         for step in &experiment.lab {
             let drive = other.unwrap_or(&step.drive);
             // Without a published figure there is nothing for a band to explain.
@@ -174,26 +167,16 @@ fn run_lab(
     if planned.is_empty() {
         return Ok(());
     }
-    let machine: Box<dyn Machine + '_> = match &arguments.on {
-        Some(path) => given_up(path, arguments, &stop)?,
-        None => {
-            for Planned { drive, .. } in &planned {
-                Profile::open(drive)?;
-            }
-            let guests = Guests::new(Charges::default(), HOST_LIMIT, &stop, arguments.unconfined);
-            Box::new(guests.context("the lab cannot run (to do without it, use --model-only)")?)
-        }
-    };
-    let inputs = Inputs {
-        cache: cache(arguments)?,
-        seed: INPUT_SEED,
-        tarball: arguments.tarball.clone(),
-        trees: arguments.tree.clone(),
-    };
-    if !std::io::stderr().is_terminal() && arguments.on.is_none() {
+    for Planned { drive, .. } in &planned {
+        Profile::open(drive)?;
+    }
+    let machine = Guests::new(Charges::default(), HOST_LIMIT, &stop, arguments.unconfined)
+        .context("the lab cannot run (to do without it, use --model-only)")?;
+    let inputs = Inputs { cache: cache(arguments)?, seed: INPUT_SEED };
+    if !std::io::stderr().is_terminal() {
         output::complain("booting guests, which takes minutes; to do without them, use --model-only");
     }
-    let outcomes = lab::reproduce(&*machine, &planned, &inputs, settings, &mut Bar::new())?;
+    let outcomes = lab::reproduce(&machine, &planned, &inputs, settings, &mut Bar::new())?;
     let mut outcomes = outcomes.into_iter();
     for ReproducedExperiment { experiment, judged, lab, .. } in experiments {
         let mut own: Vec<StepOutcome> = outcomes.by_ref().take(experiment.lab.len()).collect();
@@ -203,20 +186,6 @@ fn run_lab(
         *lab = Some(own);
     }
     Ok(())
-}
-
-/// Opens this machine with a device that was named twice and that nothing else uses.
-fn given_up<'a>(
-    path: &Path,
-    arguments: &ReproduceArguments,
-    stop: &'a AtomicBool,
-) -> Result<Box<dyn Machine + 'a>> {
-    let again = arguments.destroy_data.as_ref().and_then(|again| again.canonicalize().ok());
-    if again.is_none() || again != path.canonicalize().ok() {
-        let message = format!("--destroy-data must repeat the name of the device, {}", path.display());
-        return Err(UsageError(message).into());
-    }
-    Ok(Box::new(Host::new(path, stop)?))
 }
 
 fn cache(arguments: &ReproduceArguments) -> Result<PathBuf> {
@@ -241,12 +210,8 @@ fn command(names: &[&str], arguments: &ReproduceArguments) -> String {
     let drive = arguments.drive.as_ref().map(|drive| straddle_device::shown::quote(&drive.specification));
     let valued = [
         ("--drive", drive),
-        ("--on", arguments.on.as_ref().map(path)),
-        ("--destroy-data", arguments.destroy_data.as_ref().map(path)),
         ("--runs", arguments.runs.map(|runs| runs.to_string())),
         ("--seed", (arguments.seed != 1).then(|| arguments.seed.to_string())),
-        ("--tarball", arguments.tarball.as_ref().map(path)),
-        ("--tree", arguments.tree.as_ref().map(path)),
         ("--html", arguments.html.as_ref().map(path)),
     ];
     let flags = [

@@ -13,7 +13,7 @@ use straddle_lab::media::{Cut, Served, Store};
 use straddle_lab::serve::{Ending, Endpoint, Options, Pace, Server, ServerError, Snapshot, Totals};
 use straddle_measure::bench::float;
 use straddle_units::ByteCount;
-use straddle_units::io::{Latency, Nanos, Requests};
+use straddle_units::io::Requests;
 
 use crate::recording::{Modelled, tear};
 use straddle_cli::args::{SchemaOf, ServeArguments};
@@ -67,13 +67,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit> {
     }
     let ending = ended?;
     let snapshot = server.snapshot();
-    let report = ServeReport {
-        target: &drive.to_string(),
-        title: &profile.title,
-        ending,
-        snapshot: &snapshot,
-        lateness_histogram: classes(snapshot.lateness),
-    };
+    let report =
+        ServeReport { target: &drive.to_string(), title: &profile.title, ending, snapshot: &snapshot };
     if arguments.json {
         Document::of(SchemaOf::Serve, report).print()?;
     } else {
@@ -132,37 +127,7 @@ pub(crate) struct ServeReport<'a> {
     ending: Ending,
     #[serde(flatten)]
     snapshot: &'a Snapshot<'a>,
-    /// The histogram of `lateness`: the classes that are not empty, in ascending order.
-    lateness_histogram: Vec<Class>,
 }
-
-/// A class of the histogram: the replies whose lateness is above the bound of the previous class and at most
-/// that of this one.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Class {
-    /// The upper bound in nanoseconds; absent for the last class, which has none.
-    #[serde(rename = "at_most_ns", skip_serializing_if = "Option::is_none")]
-    bound: Option<Nanos>,
-    /// The number of replies in the class.
-    replies: u64,
-}
-
-/// Not empty; the bounds are 1, 2 and 5 times each power of ten, from 10 µs up to 1 s.
-fn classes(latency: &Latency) -> Vec<Class> {
-    let mut below = 0;
-    let bounds = (4..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
-    let bounds = bounds.chain([1_000_000_000]).map(|bound| Some(Nanos::new(bound))).chain([None]);
-    let class = |bound: Option<Nanos>| {
-        let within = bound.map_or(latency.count(), |bound| latency.count_within(bound));
-        let replies = within.saturating_sub(below);
-        below = within.max(below);
-        Class { bound, replies }
-    };
-    bounds.map(class).filter(|class| class.replies > 0).collect()
-}
-
-/// Characters of the longest bar.
-const BAR: u64 = 40;
 
 fn line(now: &Snapshot<'_>, before: Option<(Duration, Totals)>) -> String {
     let (since, earlier) = before.unwrap_or_default();
@@ -232,18 +197,7 @@ fn summary(report: &ServeReport<'_>) -> String {
             late.mean(),
             late.max()
         );
-        let _ = write!(text, "{}\n{}", wrap(&figures, ""), histogram(&report.lateness_histogram));
-    }
-    text
-}
-
-fn histogram(classes: &[Class]) -> String {
-    let most = classes.iter().map(|class| class.replies).max().unwrap_or(1);
-    let mut text = String::new();
-    for Class { bound, replies } in classes {
-        let bound = bound.map_or("more".to_owned(), |bound| format!("<= {bound}"));
-        let bar = "#".repeat(usize::try_from((replies * BAR).div_ceil(most)).unwrap_or_default());
-        let _ = writeln!(text, "  {bound:>12}  {replies:>10}  {bar}");
+        let _ = writeln!(text, "{}", wrap(&figures, ""));
     }
     text
 }

@@ -24,4 +24,4 @@ pub use job::{
     Partition, PartitionTable, Requests, Spent, Stream, Task, Watching,
 };
 pub use machine::{memory, processors, run, run_hosted};
-pub use orphan::{Cleaned, RunFolder, remove_orphans};
+pub use orphan::RunFolder;

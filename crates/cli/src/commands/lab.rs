@@ -16,7 +16,7 @@ use straddle_units::{ByteCount, parse_size};
 use crate::args::{Arguments, Command, Completed, number};
 use crate::commands::drive::{Action, FitArguments};
 use crate::exit::{Exit, usage};
-use crate::target::{Drive, TargetSpec, drives, local_paths, local_targets, targets};
+use crate::target::{Drive, TargetSpec, drives, local_paths, targets};
 use crate::view::json::SchemaOf;
 use crate::{exit, target};
 
@@ -69,7 +69,7 @@ Exit status: that of the command, or
 pub struct LabArguments {
     /// Modelled drive to attach to the guest (NAME or NAME,OPTION; see 'straddle drive list'), or the path of a
     /// profile. Can be repeated.
-    #[arg(long, value_name = "NAME", required_unless_present = "clean", value_parser = drives(), hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", required = true, value_parser = drives(), hide_possible_values = true)]
     pub drive: Vec<Drive>,
 
     /// Start of the single partition on each drive, in bytes (20KiB) or logical sectors (40s) [default: no
@@ -104,10 +104,6 @@ pub struct LabArguments {
     /// anything on this machine that you can change.
     #[arg(long)]
     pub unconfined: bool,
-
-    /// Write a list of all requests to this file, as CSV for `straddle sim`.
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub trace: Option<PathBuf>,
 
     /// Record the issue and completion of every request in this file, in blktrace's format (see
     /// `straddle trace`).
@@ -150,13 +146,8 @@ pub struct LabArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// Remove directories left behind by killed runs, and exit. The next run would remove these directories
-    /// anyway.
-    #[arg(long, exclusive = true)]
-    pub clean: bool,
-
     /// Program to run in the guest: a script with its arguments, a command, or a line of bash.
-    #[arg(value_name = "COMMAND", required_unless_present = "clean", last = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    #[arg(value_name = "COMMAND", required = true, last = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
 }
 
@@ -328,14 +319,11 @@ Examples:
                                           # which policy fits each drive best
   straddle reproduce lulf-2010 --drive wd20ears
                                           # on another drive: no verdict
-  straddle reproduce ./mine.toml --json   # your own experiment
-  straddle reproduce smith-2010 --on /dev/sdb --destroy-data /dev/sdb
-                                          # on a real disk; its data is lost";
+  straddle reproduce ./mine.toml --json   # your own experiment";
 
 const REPRODUCE_STATUSES: &[(u8, &str)] = &[
     (0, "every compared figure is within its limit"),
-    (3, "a figure is outside its limit, or a guest or disk failed"),
-    (4, "refused for safety (--on)"),
+    (3, "a figure is outside its limit, or a guest failed"),
 ];
 
 /// The shipped experiments: the files of the folder experiments.
@@ -383,14 +371,14 @@ pub struct ReproduceArguments {
     /// Also run the lab parts with every plausible read-modify-write policy, to find the range of each
     /// figure. With --bands, each guest runs once per policy. Parts that need no guest always report each
     /// figure's range.
-    #[arg(long, conflicts_with_all = ["on", "model_only"])]
+    #[arg(long, conflicts_with = "model_only")]
     pub bands: bool,
 
     /// For each drive, score every read-modify-write policy against all published figures, and choose the
     /// best policy. RESULT is the saved --json output of an earlier run (with --bands for lab parts). Parts
     /// that need no guest are run now, unless a RESULT contains them.
     #[arg(long, value_name = "RESULT", num_args = 0.., value_hint = clap::ValueHint::FilePath,
-        conflicts_with_all = ["on", "list", "bands", "html", "lab_only", "model_only"])]
+        conflicts_with_all = ["list", "bands", "html", "lab_only", "model_only"])]
     pub joint: Option<Vec<PathBuf>>,
 
     /// Run guests even if neither namespaces nor Landlock can confine them (see `straddle lab --help`).
@@ -401,16 +389,6 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Run the lab's scripts on this block device, with this machine's kernel and in real time.
-    /// Requires root. All data on the device is lost.
-    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "destroy_data",
-        conflicts_with_all = ["drive", "model_only", "list", "guests"])]
-    pub on: Option<PathBuf>,
-
-    /// Repeat the name of the device to confirm the loss of its data.
-    #[arg(long, value_name = "DEVICE", value_parser = local_targets(), requires = "on")]
-    pub destroy_data: Option<PathBuf>,
-
     /// Run the parts that are normally shortened (those with a `scale`) at full length.
     #[arg(long)]
     pub full: bool,
@@ -418,14 +396,6 @@ pub struct ReproduceArguments {
     /// Number of guests to run at once [default: one per processor, fewer if memory is short].
     #[arg(long, value_name = "N")]
     pub guests: Option<NonZeroUsize>,
-
-    /// Read this uncompressed tarball instead of a generated one.
-    #[arg(long, value_name = "FILE")]
-    pub tarball: Option<PathBuf>,
-
-    /// Read the directory trees `old` and `new` in this directory instead of generated ones.
-    #[arg(long, value_name = "DIR")]
-    pub tree: Option<PathBuf>,
 
     /// Directory for generated inputs [default: $XDG_CACHE_HOME/straddle/inputs or
     /// ~/.cache/straddle/inputs].

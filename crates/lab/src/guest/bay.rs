@@ -1,8 +1,6 @@
 //! The bay: the guest's drives, each with its own socket, and the clock that they share.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 
@@ -19,7 +17,6 @@ const LONGEST_SEGMENT: u32 = 4096;
 
 pub(crate) struct Bay {
     slots: Vec<Slot>,
-    trace: Option<BufWriter<File>>,
     cut: Option<Cut>,
     /// The longest window of any drive: the power of all fails at the same time.
     cut_window: Nanos,
@@ -49,11 +46,7 @@ struct Slot {
 }
 
 impl Bay {
-    pub(crate) fn new(
-        drives: Vec<(UnixListener, Served)>,
-        cut: Option<Cut>,
-        trace: Option<File>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn new(drives: Vec<(UnixListener, Served)>, cut: Option<Cut>) -> Self {
         let slot = |(drive, (listener, mut served)): (usize, (UnixListener, Served))| {
             if cut.is_some() {
                 served.keep_for_cut();
@@ -61,15 +54,10 @@ impl Bay {
             let (outstanding, ready) = (HashMap::new(), Vec::new());
             Slot { drive, listener, connection: None, served, outstanding, ready, next_id: 0 }
         };
-        let mut trace = trace.map(BufWriter::new);
-        if let Some(trace) = &mut trace {
-            writeln!(trace, "time_ns,op,offset,length,drive")?;
-        }
         let slots: Vec<Slot> = drives.into_iter().enumerate().map(slot).collect();
         let cut_window = slots.iter().map(|slot| slot.served.cut_window()).max().unwrap_or_default();
-        Ok(Self {
+        Self {
             slots,
-            trace,
             cut_at: cut.and_then(|cut| cut.due(0, Time::ZERO, cut_window)),
             cut,
             cut_window,
@@ -77,7 +65,7 @@ impl Bay {
             requests: 0,
             fingerprint: 0xcbf2_9ce4_8422_2325,
             scratch: Scratch::default(),
-        })
+        }
     }
 
     /// In the order of the drives; [`Bay::receive`] takes an index into this list.
@@ -159,16 +147,13 @@ impl Bay {
         self.slots.iter().map(|slot| *slot.served.counters()).collect()
     }
 
-    pub(crate) fn finish(mut self) -> Result<(), GuestError> {
-        if let Some(trace) = &mut self.trace {
-            trace.flush().map_err(GuestError::io("cannot write the trace"))?;
-        }
+    pub(crate) fn finish(self) -> Result<(), GuestError> {
         let mut slots = self.slots.iter();
         slots.try_for_each(|slot| slot.served.sync()).map_err(GuestError::io("cannot write the contents"))
     }
 
     fn take(&mut self, drive: usize, at: Time) -> Result<(), GuestError> {
-        let Self { slots, trace, cut, cut_window, cut_at, requests, fingerprint, scratch, .. } = self;
+        let Self { slots, cut, cut_window, cut_at, requests, fingerprint, scratch, .. } = self;
         let slot = &mut slots[drive];
         let Some(connection) = &mut slot.connection else { return Ok(()) };
         // The guest waits for the answer, so there are never more requests than the rings hold.
@@ -176,19 +161,13 @@ impl Bay {
         for request in scratch.taken.drain(..) {
             *requests += 1;
             *cut_at = cut.and_then(|cut| cut.due(*requests, at, *cut_window)).or(*cut_at);
-            let name = match request.kind {
-                Kind::Read => "read",
-                Kind::Write | Kind::WriteZeroes => "write",
-                Kind::Flush => "flush",
-                Kind::Discard => "discard",
+            let kind = match request.kind {
+                Kind::Read => 4,
+                Kind::Write | Kind::WriteZeroes | Kind::Flush => 5,
+                Kind::Discard => 7,
             };
-            for number in [at.get(), name.len() as u64, request.offset, request.length] {
+            for number in [at.get(), kind, request.offset, request.length] {
                 *fingerprint = (*fingerprint ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
-            }
-            if let Some(trace) = trace {
-                let (at, offset, length) = (at.get(), request.offset, request.length);
-                writeln!(trace, "{at},{name},{offset},{length},{drive}")
-                    .map_err(GuestError::io("cannot write the trace"))?;
             }
             let (operation, payload) = virtio::submission(connection, &request, &mut scratch.data);
             let (offset, length) = (ByteOffset::new(request.offset), ByteCount::new(request.length));

@@ -53,8 +53,6 @@ pub struct Job {
     pub limits: Limits,
     /// The power cut of all drives, if any.
     pub cut: Option<Cut>,
-    /// Where to write every request, in the format that `straddle sim` reads.
-    pub trace: Option<PathBuf>,
     /// Where to write every event of the guest's kernel, to find where two runs diverge.
     pub events: Option<PathBuf>,
     /// Who else sees the requests of the drives.

@@ -26,7 +26,6 @@ fn job(drive: &str, script: &str) -> Job {
         charges: Charges::default(),
         limits: Limits::default(),
         cut: None,
-        trace: None,
         events: None,
         watching: None,
     }

@@ -14,7 +14,7 @@ pub(super) struct LabStepReport<'a> {
     #[serde(flatten)]
     step: &'a LabStep,
     /// The modelled drive on which it runs or ran.
-    drive: String,
+    drive: &'a str,
     /// What the script reads; absent from a list, or if it reads nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a str>,
@@ -117,7 +117,7 @@ pub(super) fn step<'a>(
     let readers = |readers: &'a Readers| placed(step, readers.variant, readers.arm, readers);
     LabStepReport {
         step,
-        drive: outcome.map_or_else(|| step.drive.clone(), StepOutcome::ran_on),
+        drive: outcome.map_or(&step.drive, |outcome| &outcome.drive),
         input: outcome.and_then(|outcome| outcome.input.as_deref()),
         scale: outcome.map_or(step.scale, |outcome| outcome.scale),
         arms: step.arms.iter().map(arm).collect(),

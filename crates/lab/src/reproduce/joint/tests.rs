@@ -131,7 +131,6 @@ fn a_figure_is_fitted_if_a_raw_figure_of_the_drives_fit_was_published_so() {
         let profile = Profile::open(&step.drive).unwrap();
         let mut outcome = StepOutcome {
             drive: step.drive.clone(),
-            device: None,
             input: None,
             scale: 1,
             cells: Vec::new(),

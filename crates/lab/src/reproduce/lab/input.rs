@@ -1,5 +1,4 @@
-//! What the scripts read: generated data that is the same to the byte on every machine, or the user's own. It is
-//! generated once, into a folder of the cache that appears complete or not at all.
+//! What the scripts read: generated data that is the same to the byte on every machine. It is generated once, into a folder of the cache that appears complete or not at all.
 
 mod tarball;
 mod text;
@@ -26,10 +25,6 @@ pub struct Inputs {
     pub cache: PathBuf,
     /// Seed of the generated data.
     pub seed: u64,
-    /// The user's own tarball, for every step that reads one.
-    pub tarball: Option<PathBuf>,
-    /// A folder with the user's own trees, `old` and `new`, for every step that reads trees.
-    pub trees: Option<PathBuf>,
 }
 
 /// An input that is ready.
@@ -49,26 +44,15 @@ pub struct Prepared {
 pub enum InputError {
     #[error("cannot create the input in {}", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
-    #[error("{}: {reason}", path.display())]
-    NotAnInput { path: PathBuf, reason: &'static str },
 }
 
 straddle_units::error_kind! {
     InputError: Failed;
-    Self::NotAnInput { .. } => Usage,
 }
 
 impl Inputs {
     /// Finds the input, or generates it.
     pub fn prepare(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
-        match (input, &self.tarball, &self.trees) {
-            (Input::Tarball { .. }, Some(file), _) => own_tarball(file),
-            (Input::Trees { .. }, _, Some(folder)) => own_trees(folder),
-            _ => self.made(input, progress),
-        }
-    }
-
-    fn made(&self, input: &Input, progress: &mut dyn Progress) -> Result<Prepared, InputError> {
         let (key, variable, value, description) = described(input, self.seed);
         let folder = self.cache.join(&key);
         let unwritable = |source| InputError::Unwritable { path: self.cache.clone(), source };
@@ -163,33 +147,6 @@ fn replace(unfinished: &Path, folder: &Path, key: &str) -> io::Result<()> {
     }
 }
 
-fn own_tarball(file: &Path) -> Result<Prepared, InputError> {
-    let refused = |reason| InputError::NotAnInput { path: file.to_owned(), reason };
-    let path = file.canonicalize().map_err(|_| refused("there is no such tarball"))?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(refused("the name of a tarball must be UTF-8"));
-    };
-    if !path.is_file() {
-        return Err(refused("a tarball must be a file"));
-    }
-    let description = format!("the tarball {}", path.display());
-    Ok(Prepared {
-        folder: folder.to_owned(),
-        environment: ("TARBALL".to_owned(), name.to_owned()),
-        description,
-    })
-}
-
-fn own_trees(folder: &Path) -> Result<Prepared, InputError> {
-    let refused = |reason| InputError::NotAnInput { path: folder.to_owned(), reason };
-    let path = folder.canonicalize().map_err(|_| refused("there is no such directory"))?;
-    if !["old", "new"].iter().all(|name| path.join(name).is_dir()) {
-        return Err(refused("the directory must contain two trees, in the directories old and new"));
-    }
-    let description = format!("the trees in {}", path.display());
-    Ok(Prepared { folder: path, environment: ("TREE".to_owned(), ".".to_owned()), description })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -199,13 +156,13 @@ mod tests {
     use crate::reproduce::experiment::Input;
     use straddle_measure::bench::{Progress, Silent};
 
-    use super::{InputError, Inputs};
+    use super::Inputs;
 
     const TARBALL: Input = Input::Tarball { mebibytes: 2, files: 100, folders: 10 };
     const TREES: Input = Input::Trees { files: 50, folders: 8, mebibytes: 1 };
 
     fn inputs(dir: &tempfile::TempDir) -> Inputs {
-        Inputs { cache: dir.path().join("cache"), seed: 1, tarball: None, trees: None }
+        Inputs { cache: dir.path().join("cache"), seed: 1 }
     }
 
     #[test]
@@ -234,28 +191,5 @@ mod tests {
         assert_eq!(fs::read_dir(&inputs.cache).unwrap().count(), 1, "nothing unfinished is left");
         let trees = inputs.prepare(&TREES, &mut Silent).unwrap();
         assert!(trees.folder.join("old").is_dir() && trees.folder.join("new").is_dir());
-    }
-
-    #[test]
-    fn ones_own_data_is_taken_and_checked() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("own.tar");
-        fs::write(&file, "x").unwrap();
-        let given = |tarball: &str, trees: &str| {
-            let own = |name: &str| Some(dir.path().join(name));
-            Inputs { tarball: own(tarball), trees: own(trees), ..inputs(&dir) }
-        };
-        let prepared = given("own.tar", "").prepare(&TARBALL, &mut Silent).unwrap();
-        assert_eq!(prepared.environment, ("TARBALL".to_owned(), "own.tar".to_owned()));
-        assert_eq!(prepared.folder, dir.path().canonicalize().unwrap());
-        let refused = |inputs: Inputs, input: &Input| {
-            assert!(matches!(inputs.prepare(input, &mut Silent), Err(InputError::NotAnInput { .. })));
-        };
-        refused(given("nothing.tar", ""), &TARBALL);
-        refused(given("", ""), &TARBALL);
-        refused(given("own.tar", "."), &TREES);
-        fs::create_dir_all(dir.path().join("old")).unwrap();
-        fs::create_dir_all(dir.path().join("new")).unwrap();
-        assert_eq!(given("", ".").prepare(&TREES, &mut Silent).unwrap().environment.0, "TREE");
     }
 }

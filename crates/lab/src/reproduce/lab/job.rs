@@ -1,9 +1,6 @@
 //! What a guest has to do, and the result. Code that makes jobs knows nothing of guests, and code that runs them
 //! knows nothing of experiments.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_drive::ProfileError;
@@ -82,11 +79,6 @@ pub struct Ended {
 pub trait Machine: Sync {
     /// Runs one job to its end. A failing script is not an error: see [`Ended::status`].
     fn run(&self, job: &Job) -> Result<Ended, LabError>;
-
-    /// The device of this machine on which it runs all jobs, instead of on modelled drives.
-    fn device(&self) -> Option<&Path> {
-        None
-    }
 }
 
 /// Why a job failed.
@@ -97,16 +89,9 @@ pub enum LabError {
     Guest(#[from] GuestError),
     #[error(transparent)]
     Drive(#[from] ProfileError),
-    #[error("{doing}")]
-    Io { doing: String, source: io::Error },
-    #[error("{0}")]
-    Failed(String),
-    #[error("{}: in use: {by}", path.display())]
-    InUse { path: PathBuf, by: String },
 }
 
 straddle_units::error_kind! {
     LabError: Failed;
     Self::Guest(error) => error.kind(),
-    Self::InUse { .. } => Refused,
 }

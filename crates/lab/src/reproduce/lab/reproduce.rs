@@ -5,7 +5,6 @@
 //! ends everything.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -50,10 +49,8 @@ pub struct Planned<'a> {
 /// The result of a step.
 #[derive(Clone, Debug)]
 pub struct StepOutcome {
-    /// The modelled drive it ran on, as after `drive:`, unless it ran on a device.
+    /// The modelled drive it ran on, as after `drive:`.
     pub drive: String,
-    /// The device of this machine it ran on.
-    pub device: Option<PathBuf>,
     /// A description of what the scripts read.
     pub input: Option<String>,
     /// The divisor of the length of shortened parts.
@@ -150,7 +147,6 @@ pub fn reproduce(
         }
         outcomes.push(StepOutcome {
             drive: (*drive).to_owned(),
-            device: machine.device().map(Path::to_owned),
             input: input.map(|input| input.description),
             scale,
             compared: compare::banded(step, &figures, &others),
@@ -278,16 +274,6 @@ fn failure(step: &LabStep, ended: &Ended) -> Option<String> {
 }
 
 impl StepOutcome {
-    /// Returns the device or the modelled drive that it ran on.
-    pub fn ran_on(&self) -> String {
-        self.device.as_ref().map_or_else(|| self.drive.clone(), |device| device.display().to_string())
-    }
-
-    /// Whether it ran on a device of this machine.
-    pub fn is_real(&self) -> bool {
-        self.device.is_some()
-    }
-
     /// Returns the failed cells.
     pub fn failed(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.failure.is_some())

@@ -11,7 +11,7 @@ use straddle_drive::disk::RmwPolicy;
 use straddle_measure::bench::{Progress, Silent};
 use straddle_units::io::Counters;
 
-use crate::guest::Task;
+use crate::guest::{GuestError, Task};
 use crate::reproduce::experiment::{Experiment, Statistic};
 use crate::reproduce::lab::input::Inputs;
 use crate::reproduce::lab::{
@@ -69,7 +69,7 @@ impl Machine for Fixed {
         self.asked.lock().unwrap().push(job.clone());
         let variant = job.task.arguments.last().unwrap().as_str();
         if variant == self.broken {
-            return Err(LabError::Failed("no linux.uml".to_owned()));
+            return Err(LabError::Guest(GuestError::Interrupted));
         }
         let aligned = job.drives[0].partition.start == Some(40 * 512);
         let ratio = match variant {
@@ -107,7 +107,7 @@ fn run(
     let experiment = Experiment::parse("own", OWN).unwrap();
     let planned: Vec<Planned<'_>> =
         experiment.lab.iter().map(|step| Planned { step, drive: "wd10ears", policies: None }).collect();
-    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
+    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1 };
     Ok(reproduce(machine, &planned, &inputs, settings, progress)?.remove(0))
 }
 
@@ -175,7 +175,7 @@ fn policies_give_a_band_beside_the_drives_own_figure() {
     let policies = Policies::of(&Profile::open("wd10ears").unwrap()).unwrap();
     assert_eq!((policies.own, policies.all.len()), (RmwPolicy::Deferred, 6));
     let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: Some(&policies) }];
-    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
+    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1 };
     let outcome = reproduce(&machine, &planned, &inputs, settings(1, false), &mut Silent).unwrap().remove(0);
     let asked = machine.asked.into_inner().unwrap();
     let count = |policy| asked.iter().filter(|job| job.drives[0].policy == policy).count();
@@ -204,7 +204,7 @@ fn reads_of_the_kernel_and_of_the_drive_are_counted_apart() {
     );
     let experiment = Experiment::parse("own", &text).unwrap();
     let planned = [Planned { step: &experiment.lab[0], drive: "wd10ears", policies: None }];
-    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1, tarball: None, trees: None };
+    let inputs = Inputs { cache: Path::new("/nowhere").to_owned(), seed: 1 };
     let run = |machine: &Fixed| {
         reproduce(machine, &planned, &inputs, settings(2, false), &mut Silent).unwrap().remove(0)
     };
