@@ -332,6 +332,7 @@ fn table(report: &Report) -> String {
         row("rotation", &report.rotation, rotation, claims.rotational.map(turns)),
         row("write cache", &report.cache, cache, None),
         row("partial unit", &report.rmw, rmw, None),
+        row("merge window", &report.merge, window, None),
         row("cache depth", &report.depth, |writes| format!("{writes} writes"), None),
     ];
     let mut table = plain_table(&["PROPERTY", "FOUND", "CONFIDENCE", "CLAIMED"]);
@@ -381,6 +382,10 @@ fn rmw(cost: RmwCost) -> String {
         Rmw::Deferred => "from the cache",
     };
     format!("completed {when}; one adds {}, two add {}", millis(cost.one), millis(cost.two))
+}
+
+fn window(seconds: f64) -> String {
+    if seconds > 0.0 { format!("at least {}", millis(seconds)) } else { "none".to_owned() }
 }
 
 fn millis(seconds: f64) -> String {

@@ -32,9 +32,9 @@ impl SchemaOf {
         match self {
             Self::Check => check::SCHEMA,
             Self::Plan | Self::Realign | Self::RealignTo => straddle_repair::SCHEMA,
-            Self::Efficiency | Self::Report | Self::Drive | Self::Trace => 1,
+            Self::Efficiency | Self::Report | Self::Drive | Self::Trace | Self::ProbeShare => 1,
             Self::Bench | Self::DriveFit | Self::Explain | Self::ExplainRmw | Self::TraceRecord => 2,
-            Self::Sim | Self::Serve | Self::Lab | Self::Probe | Self::ProbeShare => 2,
+            Self::Sim | Self::Serve | Self::Lab | Self::Probe => 2,
             Self::Reproduce => 4,
         }
     }

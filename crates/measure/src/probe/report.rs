@@ -133,6 +133,10 @@ pub struct Report {
     pub cache: Finding<WriteCache>,
     /// The cost of partly written units.
     pub rmw: Finding<RmwCost>,
+    /// How long, in seconds, the drive waits for the rest of a partly written unit before reading that rest
+    /// from the medium; zero if it does not wait.
+    #[serde(rename = "merge_window_seconds")]
+    pub merge: Finding<f64>,
     /// The number of unflushed writes to different units that the cache holds before writes become slow.
     #[serde(rename = "cached_writes")]
     pub depth: Finding<u64>,

@@ -1,7 +1,7 @@
 //! The order of the measurements, from cheap to expensive; and how the drive handles partly written units.
 
-use straddle_units::Boundary;
 use straddle_units::io::{Nanos, Operation};
+use straddle_units::{Boundary, ByteCount};
 
 use crate::bench::{Progress, Surface, TargetError};
 use crate::probe::report::{Claims, Confidence, Finding, Report, Rmw, RmwCost, Rotation, WriteCache};
@@ -78,7 +78,7 @@ impl Probe<'_> {
             let survey = within(survey::of_units(&mut self.session, &self.survey, unit))?;
             self.aligned = survey.unwrap_or_default();
         }
-        let rmw = self.behaviour(&unit)?;
+        let (rmw, merge) = self.behaviour(&unit)?;
         let depth = match self.depth.and_then(|depth| u64::try_from(depth).ok()) {
             Some(depth) => {
                 Finding::of(depth, Confidence::Low, "the number of writes after which each one has to wait")
@@ -95,6 +95,7 @@ impl Probe<'_> {
             rotation,
             cache: cache(&self.aligned),
             rmw,
+            merge,
             depth,
             scans: self.scanned.scans,
             proof: self.scanned.proof,
@@ -103,19 +104,26 @@ impl Probe<'_> {
         })
     }
 
-    fn behaviour(&mut self, unit: &Finding<Boundary>) -> Result<Finding<RmwCost>, TargetError> {
+    fn behaviour(
+        &mut self,
+        unit: &Finding<Boundary>,
+    ) -> Result<(Finding<RmwCost>, Finding<f64>), TargetError> {
         let Some(found) = unit.value else {
-            return Ok(Finding::unknown("the size of the unit is unknown"));
+            let why = "the size of the unit is unknown";
+            return Ok((Finding::unknown(why), Finding::unknown(why)));
         };
         if found.size().get() == self.session.logical {
             let cost = RmwCost { when: Rmw::None, one: 0.0, two: 0.0 };
-            return Ok(Finding::of(cost, unit.confidence, "no part of a unit can be written"));
+            let why = "no part of a unit can be written";
+            return Ok((Finding::of(cost, unit.confidence, why), Finding::unknown(why)));
         }
         let Some(proof) = &self.scanned.proof else {
-            return Ok(Finding::unknown("single writes do not wait for the medium"));
+            let why = "single writes do not wait for the medium";
+            return Ok((Finding::unknown(why), Finding::unknown(why)));
         };
         let rmw = within(rmw(&mut self.session, &self.aligned, proof))?;
-        Ok(rmw.unwrap_or_else(Finding::unknown))
+        let merge = within(merge(&mut self.session, found))?;
+        Ok((rmw.unwrap_or_else(Finding::unknown), merge.unwrap_or_else(Finding::unknown)))
     }
 
     fn begin(&mut self) -> Step<()> {
@@ -314,6 +322,8 @@ impl Probe<'_> {
 }
 
 const COUNT: usize = 12;
+/// Seconds between the writes of the two halves of a unit, ascending.
+const DELAYS: [f64; 5] = [0.0, 0.001, 0.01, 0.1, 0.5];
 /// Without a write cache, a plain write takes more than this share of a durable one.
 const CACHED_SHARE: f64 = 0.5;
 
@@ -368,4 +378,57 @@ pub(crate) fn rmw(session: &mut Session<'_>, survey: &Survey, proof: &Contrast) 
         two * 1e6
     );
     Ok(Finding::of(RmwCost { when, one, two }, Confidence::High, why))
+}
+
+/// The longest delay at which a flush after both halves of a unit costs no more than after a whole one.
+pub(crate) fn merge(session: &mut Session<'_>, unit: Boundary) -> Step<Finding<f64>> {
+    session.tell("checking how long the drive waits for the rest of a partly written unit");
+    let size = unit.size().get();
+    let half = size / 2;
+    if !ByteCount::new(half).is_multiple_of(ByteCount::new(session.logical)) || half == 0 {
+        return Ok(Finding::unknown("it is not possible to write half a unit"));
+    }
+    let whole = after_flush(session, unit, None, size)?;
+    let part = after_flush(session, unit, None, half)?;
+    if part < whole {
+        return Ok(Finding::unknown(
+            "a flush takes no longer after a write of half a unit than after a write of a whole unit",
+        ));
+    }
+    let (mut longest, mut merged) = (0.0, false);
+    for delay in DELAYS {
+        if after_flush(session, unit, Some(delay), half)? > (whole + part) / 2.0 {
+            break;
+        }
+        (longest, merged) = (delay, true);
+    }
+    let why = if merged {
+        format!(
+            "after {:.0} ms, writing the second half still completes the unit without a read",
+            longest * 1e3
+        )
+    } else {
+        "even if written immediately, the second half does not complete the unit".to_owned()
+    };
+    Ok(Finding::of(longest, Confidence::Medium, why))
+}
+
+/// The median of a write plus its flush. With a delay, the write is that of the second half of a unit, which follows
+/// the first half after the delay.
+fn after_flush(session: &mut Session<'_>, unit: Boundary, delay: Option<f64>, length: u64) -> Step<f64> {
+    let places: Vec<u64> = (0..COUNT).map(|_| session.slot() + session.phase(unit, true)).collect();
+    let spans: Vec<(u64, u64)> = places.iter().map(|&place| (place, unit.size().get())).collect();
+    session.prepare(&spans)?;
+    let mut times = Vec::new();
+    for place in places {
+        let mut start = place;
+        if let Some(delay) = delay {
+            session.one(Operation::Write, place, length)?;
+            session.pause(delay);
+            start += length;
+        }
+        let write = session.one(Operation::Write, start, length)?;
+        times.push(write + session.one(Operation::Flush, 0, 0)?);
+    }
+    Ok(median(&times))
 }
