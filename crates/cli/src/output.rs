@@ -186,8 +186,7 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns text without anything that could control a terminal, except colours if `is_coloured`.
-pub fn screened(text: &str, is_coloured: bool) -> String {
+pub(crate) fn screened(text: &str, is_coloured: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

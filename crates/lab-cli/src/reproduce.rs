@@ -19,7 +19,7 @@ use straddle_lab::reproduce::lab::{self, Charges, Guests, Planned, Settings, Ste
 use straddle_lab::reproduce::policy::Policies;
 
 use crate::reproduce::json::{
-    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, published, saved,
+    JudgedFigures, ReproduceReport, Reproduced, ReproducedExperiment, Way, published, saved,
 };
 use straddle_cli::args::{ReproduceArguments, SchemaOf};
 use straddle_cli::exit::{Exit, UsageError};
@@ -68,9 +68,8 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> Result<Exit> {
     if !arguments.model_only {
         run_lab(arguments, drive, settings, &mut experiments)?;
     }
-    let command = command(&names, arguments);
-    let reproduced =
-        Reproduced { judged: of_run(&experiments)?, experiments, command, wall: begun.elapsed() };
+    let way = Way { settings, command: command(&names, arguments) };
+    let reproduced = Reproduced { judged: of_run(&experiments)?, experiments, way, wall: begun.elapsed() };
     let report = ReproduceReport::of(&reproduced);
     if let Some(path) = &arguments.html {
         output_file::write(path, html::page(&reproduced).as_bytes(), &[])?;

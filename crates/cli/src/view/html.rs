@@ -8,7 +8,7 @@ use crate::commands::report::fleet_sentences;
 use crate::fleet::{Detail, Digest, Fix, Tally};
 use crate::output::{capitalised, plural};
 use crate::view::chart::svg::Chart;
-use crate::view::text::number;
+use crate::view::text::{number, percent};
 use crate::view::{escaped, made};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -49,8 +49,8 @@ pub fn figure(chart: &Chart) -> String {
 }
 
 /// A table with a heading for each column and each row.
-struct Table {
-    id: String,
+pub struct Table {
+    attributes: String,
     caption: String,
     /// The headings, and whether words are below them rather than numbers.
     headings: Vec<(String, bool)>,
@@ -58,45 +58,60 @@ struct Table {
 }
 
 /// The contents of a table cell, and its CSS class.
-struct Cell {
+pub struct Cell {
     html: String,
     class: &'static str,
     /// A share to draw with the text.
-    share: Option<f64>,
+    pub share: Option<f64>,
 }
 
 impl Cell {
     /// Returns a cell without a class.
-    fn plain(text: impl AsRef<str>) -> Self {
+    pub fn plain(text: impl AsRef<str>) -> Self {
         Self::of_class("", text)
     }
 
     /// Returns a cell of a class. One without a value is hidden on a phone.
-    fn of_class(class: &'static str, text: impl AsRef<str>) -> Self {
+    pub fn of_class(class: &'static str, text: impl AsRef<str>) -> Self {
         let text = text.as_ref();
         Self::html(if text == dash() { "none" } else { class }, escaped(text))
     }
 
     /// Returns a cell of a class with these contents, which are markup.
-    fn html(class: &'static str, html: String) -> Self {
+    pub fn html(class: &'static str, html: String) -> Self {
         Self { html, class, share: None }
+    }
+
+    /// Returns the cell for an error, marked as within the limit or not.
+    pub fn error(error: Option<f64>, limit: Option<f64>) -> Self {
+        let class = match error.zip(limit) {
+            Some((error, limit)) if error.abs() <= limit => "good",
+            Some(_) => "bad",
+            None => "",
+        };
+        Self::of_class(class, error.map_or_else(dash, percent))
     }
 }
 
 impl Table {
-    /// Begins a table that can be sorted.
-    fn sortable(id: &str, caption: &str, headings: &[&str]) -> Self {
+    /// Begins a table.
+    pub fn new(caption: &str, headings: &[&str]) -> Self {
+        Self::with("", caption, headings)
+    }
+
+    /// Begins a table with these attributes, each after a space.
+    pub fn with(attributes: &str, caption: &str, headings: &[&str]) -> Self {
         let headings = headings.iter().map(|heading| (escaped(&capitalised(heading)), false)).collect();
-        Self { id: id.to_owned(), caption: escaped(caption), headings, rows: String::new() }
+        Self { attributes: attributes.to_owned(), caption: escaped(caption), headings, rows: String::new() }
     }
 
     /// Adds a row.
-    fn row(&mut self, heading: &str, cells: Vec<Cell>) {
+    pub fn row(&mut self, heading: &str, cells: Vec<Cell>) {
         self.row_of(&escaped(heading), cells);
     }
 
     /// Adds a row whose heading is markup.
-    fn row_of(&mut self, heading: &str, cells: Vec<Cell>) {
+    pub fn row_of(&mut self, heading: &str, cells: Vec<Cell>) {
         let _ = write!(self.rows, "<tr><th scope=\"row\">{heading}</th>");
         let headings = self.headings.iter_mut().skip(1);
         for (Cell { html, class, share }, (heading, is_of_words)) in cells.into_iter().zip(headings) {
@@ -109,8 +124,14 @@ impl Table {
     }
 
     /// Returns a section of a page with this table; nothing if it has no rows.
-    fn section(&self, title: &str) -> String {
-        let Self { id, caption, headings, rows } = self;
+    pub(crate) fn section(&self, title: &str) -> String {
+        let table = self.html();
+        if table.is_empty() { table } else { format!("<section>\n<h2>{title}</h2>\n{table}</section>\n") }
+    }
+
+    /// Returns the table as HTML; nothing if it has no rows.
+    pub fn html(&self) -> String {
+        let Self { attributes, caption, headings, rows } = self;
         if rows.is_empty() {
             return String::new();
         }
@@ -120,14 +141,14 @@ impl Table {
         };
         let headings: String = headings.iter().map(heading).collect();
         format!(
-            "<section>\n<h2>{title}</h2>\n<div class=\"scroll\"><table id=\"{id}\" class=\"sortable\">\n<caption>{caption}</caption>\n\
-             <thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n</section>\n"
+            "<div class=\"scroll\"><table{attributes}>\n<caption>{caption}</caption>\n<thead><tr>{headings}</tr></thead>\n\
+             <tbody>\n{rows}</tbody>\n</table></div>\n"
         )
     }
 }
 
 /// Returns what stands for no value.
-fn dash() -> String {
+pub fn dash() -> String {
     "–".to_owned()
 }
 
@@ -196,7 +217,7 @@ fn skipped(digest: &Digest<'_>) -> String {
 fn disks(digest: &Digest<'_>) -> String {
     let headings = ["host", "disk", "model", "findings", "write time", "next step"];
     let caption = "Disks with errors or warnings, and disks that could not be judged, worst host first";
-    let mut table = Table::sortable("disks", caption, &headings);
+    let mut table = sortable("disks", caption, &headings);
     for (host, disk) in digest.hosts.iter().flat_map(|row| row.details.iter().map(|disk| (row.host, disk))) {
         let cells = vec![
             Cell::of_class("text", disk.disk),
@@ -258,7 +279,7 @@ fn linked(code: &str) -> String {
 fn models(digest: &Digest<'_>) -> String {
     let headings =
         ["model", "disks", "misaligned", "other findings", "aligned", "errors", "warnings", "advice"];
-    let mut table = Table::sortable("models", "Disks by model", &headings);
+    let mut table = sortable("models", "Disks by model", &headings);
     for row in &digest.models {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks), fleet_share(tally)];
@@ -271,7 +292,7 @@ fn models(digest: &Digest<'_>) -> String {
 
 fn rules(digest: &Digest<'_>) -> String {
     let headings = ["rule", "finding", "hosts", "disks", "errors", "warnings", "advice"];
-    let mut table = Table::sortable("rules", "Findings by rule", &headings);
+    let mut table = sortable("rules", "Findings by rule", &headings);
     for row in &digest.rules {
         let mut cells = vec![Cell::of_class("text", row.title)];
         cells.extend([row.hosts, row.disks].map(count));
@@ -290,7 +311,7 @@ fn rules(digest: &Digest<'_>) -> String {
 fn hosts(digest: &Digest<'_>) -> String {
     let headings = ["host", "disks", "misaligned", "other findings", "not judged"];
     let headings = [&headings[..], &["errors", "warnings", "advice", "write time", "rules"]].concat();
-    let mut table = Table::sortable("hosts", "All hosts, worst first", &headings);
+    let mut table = sortable("hosts", "All hosts, worst first", &headings);
     for row in &digest.hosts {
         let tally = &row.tally;
         let mut cells = vec![count(tally.disks), fleet_share(tally)];
@@ -320,4 +341,8 @@ fn fleet_share(tally: &Tally) -> Cell {
         }
         None => Cell::plain(dash()),
     }
+}
+
+fn sortable(id: &str, caption: &str, headings: &[&str]) -> Table {
+    Table::with(&format!(" id=\"{id}\" class=\"sortable\""), caption, headings)
 }

@@ -14,7 +14,7 @@ use straddle_lab::reproduce::experiment::{
     StepOutcome, Tally,
 };
 use straddle_lab::reproduce::joint::{self, Figure, Joint, Origin};
-use straddle_lab::reproduce::lab::{StepOutcome as LabOutcome, compared};
+use straddle_lab::reproduce::lab::{Settings, StepOutcome as LabOutcome, compared};
 use straddle_lab::reproduce::policy::Band;
 use straddle_measure::bench::float;
 
@@ -23,7 +23,7 @@ use crate::reproduce::json::lab::LabStepReport;
 pub(crate) struct Reproduced {
     pub(crate) experiments: Vec<ReproducedExperiment>,
     pub(crate) judged: JudgedFigures,
-    pub(crate) command: String,
+    pub(crate) way: Way,
     pub(crate) wall: Duration,
 }
 
@@ -43,6 +43,11 @@ pub(crate) struct ReproducedExperiment {
     pub(crate) outcome: Option<Outcome>,
     /// The results of the steps that need a kernel, if they were run, in the order of the experiment.
     pub(crate) lab: Option<Vec<LabOutcome>>,
+}
+
+pub(crate) struct Way {
+    pub(crate) settings: Settings,
+    pub(crate) command: String,
 }
 
 /// What `straddle reproduce --json` prints.
@@ -218,7 +223,7 @@ impl<'a> ReproduceReport<'a> {
             summary: Some(Summary {
                 judged,
                 within,
-                command: &reproduced.command,
+                command: &reproduced.way.command,
                 requests,
                 virtual_seconds: seconds,
                 wall_seconds: reproduced.wall.as_secs_f64(),

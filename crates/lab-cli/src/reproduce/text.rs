@@ -1,7 +1,7 @@
 //! Published experiments with ours beside them, as text for people.
 
 pub(crate) mod joint;
-mod lab;
+pub(crate) mod lab;
 
 use std::fmt::Write;
 
@@ -54,8 +54,7 @@ pub(crate) fn outcomes(reproduced: &Reproduced, is_verbose: bool) -> String {
     text
 }
 
-/// Returns an experiment's figures; if `is_verbose`, also its sources, notes and drives.
-pub(crate) fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
+fn outcome(reproduced: &ReproducedExperiment, is_verbose: bool) -> String {
     let ReproducedExperiment { experiment, outcome, lab, .. } = reproduced;
     let mut text = String::new();
     let _ = writeln!(text, "{}", wrap(&verdict(reproduced), "  "));
@@ -197,7 +196,7 @@ fn row(arm: &Arm, figure: &Compared, first: bool, limit: Option<f64>, is_verbose
     ]
 }
 
-fn band(band: &Band) -> String {
+pub(crate) fn band(band: &Band) -> String {
     if band.is_point() {
         number(band.lowest())
     } else {
@@ -205,11 +204,11 @@ fn band(band: &Band) -> String {
     }
 }
 
-fn outside(is_explained: bool) -> &'static str {
+pub(crate) fn outside(is_explained: bool) -> &'static str {
     if is_explained { "OUTSIDE, explained" } else { "OUTSIDE" }
 }
 
-fn origin_word(origin: Option<Origin>) -> &'static str {
+pub(crate) fn origin_word(origin: Option<Origin>) -> &'static str {
     match origin {
         Some(Origin::Fitted) => "fitted",
         Some(Origin::Predicted) => "predicted",
@@ -217,11 +216,11 @@ fn origin_word(origin: Option<Origin>) -> &'static str {
     }
 }
 
-fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
+pub(crate) fn is_lab_left_out(reproduced: &ReproducedExperiment) -> bool {
     reproduced.lab.is_none() && !reproduced.experiment.lab.is_empty()
 }
 
-fn nothing_compared(is_lab_left_out: bool) -> String {
+pub(crate) fn nothing_compared(is_lab_left_out: bool) -> String {
     match is_lab_left_out {
         true => {
             "Not compared: all published figures are for the lab, which --model-only leaves out.".to_owned()
@@ -231,7 +230,7 @@ fn nothing_compared(is_lab_left_out: bool) -> String {
 }
 
 /// Returns what misalignment costs, modelled and published.
-fn found(reproduced: &ReproducedExperiment) -> Option<String> {
+pub(crate) fn found(reproduced: &ReproducedExperiment) -> Option<String> {
     let arms = reproduced.outcome.iter().flat_map(|outcome| &outcome.steps).flat_map(|step| &step.arms);
     let models = arms.flat_map(|arm| &arm.figures).filter_map(|compared| compared.ratio.as_ref());
     let models = models.map(|ratio| (Some(ratio.modelled), ratio.published));
@@ -283,7 +282,7 @@ fn named(experiment: &Experiment, judged: &Judged) -> String {
     printable(&format!("{}, {}: {what}", step.name, step.arms[judged.arm].name))
 }
 
-const fn measure(measure: Measure) -> &'static str {
+pub(crate) const fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Elapsed => "time",
         Measure::Iops => "requests per second",
@@ -331,7 +330,7 @@ pub(crate) fn misses(reproduced: &Reproduced) -> Vec<String> {
     misses
 }
 
-pub(crate) fn summary(reproduced: &Reproduced) -> String {
+fn summary(reproduced: &Reproduced) -> String {
     let (judged, within) = reproduced.verdict();
     let verdict = match (reproduced.experiments.iter().any(|experiment| experiment.judged), judged) {
         (false, _) => "Not compared: the published figures are for other drives.".to_owned(),

@@ -23,7 +23,7 @@ use straddle_measure::bench::Silent;
 use straddle_units::io::Counters;
 
 use super::page;
-use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, saved};
+use crate::reproduce::json::{ReproduceReport, Reproduced, ReproducedExperiment, Way, saved};
 use crate::reproduce::{of_run, text};
 use straddle_cli::args::SchemaOf;
 use straddle_cli::view::json::Document;
@@ -82,9 +82,9 @@ fn reproduced(names: &[&str]) -> Reproduced {
         let outcome = experiment.reproduce(None, &Profile::open).unwrap();
         ReproducedExperiment { experiment, judged: true, outcome: Some(outcome), lab: Some(lab) }
     };
-    let command = "straddle reproduce --seed 7".to_owned();
+    let way = Way { settings, command: "straddle reproduce --seed 7".to_owned() };
     let experiments: Vec<ReproducedExperiment> = names.iter().map(run).collect();
-    Reproduced { judged: of_run(&experiments).unwrap(), experiments, command, wall: Duration::from_secs(10) }
+    Reproduced { judged: of_run(&experiments).unwrap(), experiments, way, wall: Duration::from_secs(10) }
 }
 
 #[test]
@@ -100,16 +100,16 @@ fn a_page_has_charts_tables_and_the_way_to_run_it_again() {
     assert_eq!((count("<svg class=\"chart\""), count("role=\"img\"")), (charts, charts));
     assert_eq!(count("<figcaption>"), count("</figure>"));
     let has = |text: &str| assert!(html.contains(text), "{text}");
-    has(" OUTSIDE\n");
-    has("READ BEFORE WRITE");
-    has("The largest error is ");
+    has("<td class=\"bad\" ");
+    has("<td class=\"good\" ");
+    has("4711");
     has("2000 ns a system call");
     has("<pre>straddle reproduce --seed 7</pre>");
     has("&lt;b&gt;&quot;Fun&quot;&lt;/b&gt; &amp; more");
     for absent in ["<b>", "<script", "http://www.w3.org/1999", "src=", "@import", "url(", "#010"] {
         assert!(!html.contains(absent), "{absent}");
     }
-    for element in ["section", "pre", "figure", "svg", "p", "main"] {
+    for element in ["section", "table", "tr", "td", "figure", "svg", "details", "p", "main"] {
         let opened = count(&format!("<{element} ")) + count(&format!("<{element}>"));
         assert_eq!(opened, count(&format!("</{element}>")), "{element}");
     }
@@ -165,7 +165,7 @@ fn what_another_policy_explains_is_a_miss_everywhere() {
     assert_eq!((run.verdict(), text::misses(&run).len()), (verdict, misses));
     assert_eq!(text::outcomes(&run, false).matches("OUTSIDE, explained").count(), 1);
     let html = page(&run);
-    assert_eq!(html.matches(" OUTSIDE").count(), misses);
+    assert_eq!(html.matches("<td class=\"bad\" ").count(), misses);
     // By all its figures, the drive still has its own policy.
     run.judged = of_run(&run.experiments).unwrap();
     assert_eq!(run.judged.joints[0].chosen, Some(RmwPolicy::Deferred));
@@ -235,8 +235,8 @@ fn a_browser_shows_it() {
     let count = |text: &str| dom.matches(text).count();
     assert_eq!((count("<svg "), count("</svg>")), (8, 8));
     assert!(dom.contains("<h1>Reproduced: smith-2010</h1>"));
-    // Per drive, and for LVM, one table of ratios; and one of the published figures of each drive.
-    assert_eq!((count(" OVER ALIGNED "), count(" COMPARED ")), (4, 3));
+    // Per drive, and for LVM, two tables of times and one of counters, and one of the published figures.
+    assert_eq!(count("<caption>"), 4 * 3 + 3);
     browse(&chromium, folder.path(), &["--screenshot=page.png", &address]);
     let picture = std::fs::read(folder.path().join("page.png")).unwrap();
     assert_eq!(picture[1..4], *b"PNG");

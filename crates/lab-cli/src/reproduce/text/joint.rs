@@ -7,7 +7,7 @@ use straddle_lab::reproduce::joint::{Joint, Score, Totals};
 
 use crate::reproduce::json::JudgedFigures;
 
-const RULE: &str = "For each drive, the policy with the most figures and ratios within 20 % of \
+pub(crate) const RULE: &str = "For each drive, the policy with the most figures and ratios within 20 % of \
                                the published values is chosen. Ties are decided by the number within 25 %, \
                                then by the worst ratio to a published value (the ratio closest to 1 wins, \
                                if the difference is more than 0.1 %), and then in favour of the policy in \
@@ -15,7 +15,7 @@ const RULE: &str = "For each drive, the policy with the most figures and ratios 
                                figures is not chosen.";
 
 /// The headings above [`cells`].
-const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];
+pub(crate) const HEADINGS: [&str; 6] = ["POLICY", "FIGURES", "20 %", "25 %", "WORST", ""];
 
 /// Returns the sentences about a run, besides its verdict.
 pub(crate) fn about(judged: &JudgedFigures) -> Vec<String> {
@@ -98,7 +98,7 @@ fn table(joints: &[Joint]) -> String {
     trimmed(&table)
 }
 
-fn cells(joint: &Joint, score: &Score) -> Vec<String> {
+pub(crate) fn cells(joint: &Joint, score: &Score) -> Vec<String> {
     let marks = [("chosen", joint.chosen == score.policy), ("own", joint.own == score.policy)];
     let marks: Vec<&str> =
         marks.into_iter().filter(|(_, is)| *is && score.policy.is_some()).map(|(mark, _)| mark).collect();
@@ -116,7 +116,7 @@ fn cells(joint: &Joint, score: &Score) -> Vec<String> {
     ]
 }
 
-fn policy(policy: Option<RmwPolicy>) -> &'static str {
+pub(crate) fn policy(policy: Option<RmwPolicy>) -> &'static str {
     policy.map_or("-", RmwPolicy::name)
 }
 

@@ -60,7 +60,7 @@ fn right_aligned(mut table: Table, columns: usize) -> String {
     trimmed(&table) + "\n"
 }
 
-fn host(step: &LabStep) -> Option<String> {
+pub(crate) fn host(step: &LabStep) -> Option<String> {
     let value = |setting: &Setting| format!("{} = {}", setting.key.name(), setting.value);
     let values: Vec<String> = step.host.settings.iter().map(value).collect();
     let preset = step.host.preset.as_deref().unwrap_or("its own values");
@@ -70,12 +70,12 @@ fn host(step: &LabStep) -> Option<String> {
     })
 }
 
-fn whose(readers: &Readers) -> String {
+pub(crate) fn whose(readers: &Readers) -> String {
     let whose = readers.whose();
     if whose.is_empty() { "none".to_owned() } else { whose.join(", ") }
 }
 
-fn place(step: &LabStep, variant: usize, arm: usize) -> String {
+pub(crate) fn place(step: &LabStep, variant: usize, arm: usize) -> String {
     let variant = step.variants.get(variant).map_or(String::new(), |name| format!("{name} "));
     format!("{variant}{}", step.arms[arm].name)
 }
@@ -95,18 +95,28 @@ fn readers(step: &LabStep, outcome: &StepOutcome) -> String {
     right_aligned(table, 3)
 }
 
+/// Returns every measure's title, and its figures on each arm, then their ratio.
+pub(crate) fn figures<'a>(
+    step: &'a LabStep,
+    outcome: &'a StepOutcome,
+) -> impl Iterator<Item = (&'a str, Vec<Option<String>>)> {
+    step.measures.iter().enumerate().map(|(index, measure)| {
+        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
+        let shown = |seconds| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
+        let ratio = figures().flatten().find_map(|figure| figure.ratio).map(number);
+        let cells = figures().map(|figure| figure.map(|figure| shown(figure.seconds)));
+        (measure.title.as_str(), cells.chain([ratio]).collect())
+    })
+}
+
 fn arms(step: &LabStep, outcome: &StepOutcome) -> String {
     let mut header = vec!["    MODELLED".to_owned()];
     header.extend(step.arms.iter().map(|arm| printable(&arm.name).to_uppercase()));
     header.push("RATIO".to_owned());
     let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for (index, measure) in step.measures.iter().enumerate() {
-        let figures = || (0..step.arms.len()).map(|arm| outcome.figure(index, 0, arm));
-        let shown = |seconds| format!("{} {}", number(measure.unit.of_seconds(seconds)), measure.unit.unit());
-        let ratio = figures().flatten().find_map(|figure| figure.ratio).map(number);
-        let cells = figures().map(|figure| figure.map(|figure| shown(figure.seconds))).chain([ratio]);
-        let cells = cells.map(|cell| cell.unwrap_or_else(dash));
-        table.add_row([format!("    {}", printable(&measure.title))].into_iter().chain(cells));
+    for (title, cells) in figures(step, outcome) {
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(dash));
+        table.add_row([format!("    {}", printable(title))].into_iter().chain(cells));
     }
     right_aligned(table, step.arms.len() + 1)
 }
@@ -132,7 +142,7 @@ fn ratios(step: &LabStep, outcome: &StepOutcome) -> String {
 }
 
 /// Returns the mean of all variants' ratios, if none is missing.
-fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: usize) -> Option<f64> {
+pub(crate) fn mean(step: &LabStep, outcome: &StepOutcome, measure: usize, arm: usize) -> Option<f64> {
     let variants = 0..step.variants().len();
     let count = u32::try_from(variants.len()).ok()?;
     let ratio = |variant| outcome.figure(measure, variant, arm)?.ratio;
@@ -167,11 +177,11 @@ fn comparisons(step: &LabStep, outcome: &StepOutcome, limit: Option<f64>) -> Str
     painted(&table, styles).collect()
 }
 
-fn sampling(compared: &Comparison) -> String {
+pub(crate) fn sampling(compared: &Comparison) -> String {
     compared.sampling.map_or_else(dash, |(low, high)| format!("{}..{}", number(low), number(high)))
 }
 
-fn published(compared: &Comparison) -> String {
+pub(crate) fn published(compared: &Comparison) -> String {
     let unit = compared.unit.map_or("", |unit| unit.unit());
     let range = compared.range.map(|(low, high)| format!("{} to {}", number(low), number(high)));
     let text = match (compared.of, range) {
@@ -214,7 +224,7 @@ pub(crate) fn failures(step: &LabStep, outcome: &StepOutcome) -> Vec<String> {
     outcome.failed().map(sentence).collect()
 }
 
-fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
+pub(crate) fn ran(step: &LabStep, outcome: &StepOutcome) -> String {
     let seconds: f64 = outcome.cells.iter().map(|cell| cell.ended.virtual_seconds).sum();
     let requests: u64 = outcome.cells.iter().map(|cell| cell.ended.requests).sum();
     let guests = plural(outcome.cells.len(), "guest");
