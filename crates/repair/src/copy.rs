@@ -38,7 +38,7 @@ use crate::request::{Part, Place, Request, Size};
 pub use error::CopyError;
 use gap::Gap;
 pub(crate) use run::is_unfinished;
-pub use run::{Copied, CopyWatch, Stage, Unreadable};
+pub use run::{Copied, CopyWatch, Listing, Stage};
 pub use source::{Source, shared};
 
 const SIZES: usize = 8;

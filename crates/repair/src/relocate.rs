@@ -112,24 +112,7 @@
 //!
 //! # What cannot be read
 //!
-//! It stops the job, and the way back needs only what was read before. Or, if the caller says so
-//! (`skip_bad`), the [`filler`] takes its place, and the journal gets a list of it ([`Bad`]):
-//!
-//! - What `R(i)` describes in place of unreadable bytes is listed, and flushed, before `R(i)` is written. So a
-//!   filler is at no destination without its entry. An entry without a filler is harmless: before the window
-//!   began the sector was unreadable, and it is read again.
-//! - Such a window is copied, whatever the distance, so that it is not read again after a crash: a sector may
-//!   be readable one time and not the next. Its source is not compared with the record any more.
-//! - Each block of the list is written once. A torn one hides no other, and was not flushed; the next entry
-//!   takes its place. Without room in the list an unreadable sector stops the job.
-//! - If a direct window cannot be read again after a crash, its destination may have all of it already. If
-//!   not, what is missing is listed and the filler written, as above.
-//! - The way back writes no filler where the bytes may still be: a physical sector in which something could
-//!   not be read is left as it is, if no window up to `done` and none of the two that may be in flight has
-//!   `W(i)` there. So it is what it was before the moves. Which sectors these are follows from the list, as
-//!   it is when the rollback begins, and from `done`, so every recovery leaves out the same: what is found on
-//!   the way back is at a destination, which was written, or shares a physical sector with what was moved and
-//!   is not listed as moved.
+//! It stops the job, and the way back needs only what was read before.
 //!
 //! # What it relies on
 //!
@@ -138,7 +121,6 @@
 //! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and reads again. A file that is
 //! made for a journal must be durable in its folder, and is best allocated, before [`begin`].
 
-mod bad;
 mod disk;
 mod engine;
 mod error;
@@ -152,9 +134,6 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use bad::{Bad, filler};
-use bad::{Skip, normal, settled, untouched};
-pub(crate) use bad::{listed, read_rest};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;
@@ -174,4 +153,4 @@ pub use recovery::{
     Back, Moved, Recovered, State, Turned, Unfinished, Whereabouts, begin, forget, inspect, is_latest,
     named_within, open, place_around, search,
 };
-use window::{Sequence, Window, changed, distance, holds, holes, hull, is_cached, read, write_without};
+use window::{Sequence, Window, changed, distance, holds, holes, is_cached, read, write_sparse};

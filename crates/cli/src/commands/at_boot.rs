@@ -8,7 +8,6 @@ use straddle_repair::Present;
 use straddle_repair::boot::{Console, Ended, System};
 use straddle_repair::realign::Realign;
 
-use crate::commands::realign::complain_unreadable;
 use crate::exit::Exit;
 use crate::output::{plural, quote_path};
 use crate::progress::{Watcher, on_interrupt};
@@ -49,10 +48,6 @@ pub(super) fn now(disk: &Path) -> Result<Exit> {
     let mut watcher = Watcher::start("moving")?;
     let mut console = Console {
         watch: &mut |progress| watcher.look(progress),
-        list: &mut |bad| {
-            complain_unreadable(bad);
-            Ok(())
-        },
         restart: &mut |why| output::complain(&format!("{name}: {why}; rebooting")),
     };
     let ended = System::running().carry_out(disk, id, &mut console);
@@ -60,9 +55,7 @@ pub(super) fn now(disk: &Path) -> Result<Exit> {
     let ended = ended.with_context(|| name.clone())?;
     output::complain(&format!("{name}: {ended}"));
     Ok(match ended {
-        Ended::AlreadyDone => Exit::Success,
-        Ended::Complete { unreadable: 0, .. } | Ended::Back { unreadable: 0 } => Exit::Success,
-        Ended::Complete { .. } | Ended::Back { .. } => Exit::Findings,
+        Ended::AlreadyDone | Ended::Complete { .. } | Ended::Back => Exit::Success,
         Ended::Paused => Exit::INTERRUPTED,
     })
 }

@@ -284,10 +284,6 @@ impl Payload {
         self.records.iter().filter(move |record| record.of == table)
     }
 
-    pub(super) fn new_records(&self) -> Vec<Span> {
-        self.records_of(Table::New).filter_map(Record::span).collect()
-    }
-
     /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts gets the marker
     /// first and loses it last, so that it is found while the copies differ. What a later write leads to is
     /// read back before that: a lost write must not make a missing table count.
