@@ -1,6 +1,7 @@
 //! `straddle realign` and `straddle resume`, and the part of `straddle apply` that moves data.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -8,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use straddle_device::Options;
 use straddle_repair::apply::ApplyError;
+use straddle_repair::boot::{Console, Ended, System};
 use straddle_repair::realign::{
     JournalFile, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
@@ -16,12 +18,12 @@ use straddle_repair::{Depth, Document, Place, Present, SCHEMA, Situation, Target
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
 use crate::args::{FormatArguments, SectorArguments, block_size, partition_number, positive_size};
+use crate::commands::copy;
 use crate::commands::copy::CopyArguments;
 use crate::commands::plan::save;
-use crate::commands::{at_boot, copy};
 use crate::exit::{Exit, UsageError, refuse};
-use crate::output::quote_path;
-use crate::progress::Watcher;
+use crate::output::{plural, quote_path};
+use crate::progress::{Watcher, on_interrupt};
 use crate::target::local_targets;
 use crate::view::text;
 use crate::{durability, exit, input, output, output_file};
@@ -138,7 +140,8 @@ pub(crate) struct ResumeArguments {
 
     /// Continue even if another program has replaced the partition table since the move stopped. The other
     /// program's table is first saved to this new file, which must be on another disk. An older copy of the
-    /// journal is also accepted, and so is data that has changed since the move stopped.
+    /// journal is also accepted, and so is data that has changed since the move stopped, or a copy of the disk
+    /// (with --journal).
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
@@ -155,8 +158,8 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
         return copy::plan(arguments, new);
     }
     match arguments.at_boot {
-        Some(AtBoot::Cancel) => return at_boot::cancel(&arguments.target),
-        Some(AtBoot::Now) => return at_boot::now(&arguments.target),
+        Some(AtBoot::Cancel) => return cancel(&arguments.target),
+        Some(AtBoot::Now) => return begin_at_boot(&arguments.target),
         Some(AtBoot::Prepare) | None => {}
     }
     let options = opened(arguments);
@@ -189,9 +192,57 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
         output::print(&text::plan::moves(&arguments.target, &realign, saved, is_at_boot))?;
     }
     if arguments.at_boot.is_some() {
-        return at_boot::prepare(&arguments.target, &realign, &present);
+        return prepare(&arguments.target, &realign, &present);
     }
     Ok(Exit::Success)
+}
+
+/// Installs what moves the partitions before the root file system is mounted.
+fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
+    let name = disk.display().to_string();
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    // Ctrl-C ends the program that makes the initramfs, and then all is removed again.
+    on_interrupt(&Arc::default()).context("cannot install the Ctrl-C handler")?;
+    let prepared = System::running().prepare(disk, realign, present, &program);
+    prepared.with_context(|| name.clone())?;
+    let bytes = realign.total();
+    let (shown, operand) = (output::printable(&name), quote_path(disk));
+    let moved = plural(realign.moves.len(), "partition");
+    output::print(&format!(
+        "{shown}: prepared; at the next boot, before the root file system is mounted, {bytes} of data in \
+         {moved} will be moved
+  after a power cut, the next boot resumes the move; nothing else runs until it is done
+  if the disk changes before then, nothing is written and the system boots as usual
+  to see the result: straddle check {operand}
+  to cancel: straddle realign {operand} --at-boot=cancel
+"
+    ))
+}
+
+fn cancel(disk: &Path) -> Result<Exit> {
+    let name = disk.display().to_string();
+    on_interrupt(&Arc::default()).context("cannot install the Ctrl-C handler")?;
+    System::running().cancel(disk).with_context(|| name.clone())?;
+    output::print(&format!("{}: nothing will be moved at the next boot\n", output::printable(&name)))
+}
+
+/// What the initramfs runs: resumes an unfinished move, or begins the one that was prepared.
+fn begin_at_boot(disk: &Path) -> Result<Exit> {
+    let name = disk.display().to_string();
+    let id = input::random_bytes("cannot create an identifier for the move")?;
+    let mut watcher = Watcher::start("moving")?;
+    let mut console = Console {
+        watch: &mut |progress| watcher.look(progress),
+        restart: &mut |why| output::complain(&format!("{name}: {why}; rebooting")),
+    };
+    let ended = System::running().carry_out(disk, id, &mut console);
+    drop(watcher);
+    let ended = ended.with_context(|| name.clone())?;
+    output::complain(&format!("{name}: {ended}"));
+    Ok(match ended {
+        Ended::AlreadyDone | Ended::Complete { .. } | Ended::Back => Exit::Success,
+        Ended::Paused => Exit::INTERRUPTED,
+    })
 }
 
 pub(super) fn opened(arguments: &RealignArguments) -> Options {
@@ -366,11 +417,12 @@ fn explained(
         error => {
             let mut ways = ways(resume, is_back);
             if let MoveError::Moves(RelocateError::Read { device: Device::Data, .. }) = error {
-                ways.push(
-                    "if the sector stays unreadable: roll back, or copy the whole disk with ddrescue to a \
-                     disk or image of the same size and run the command on the copy"
-                        .to_owned(),
-                );
+                ways.push(format!(
+                    "if the sector stays unreadable: {}copy the whole disk with ddrescue to a disk or image \
+                     of the same size, and resume there{}",
+                    if is_back { "" } else { "roll back, or " },
+                    if is_in_file { " with --restore-table FILE" } else { "" }
+                ));
             }
             Err(error).with_context(|| format!("{name}: {}", ways.join("; ")))
         }

@@ -181,7 +181,7 @@ impl Copy {
             }
             done = done.saturating_add(window.len().get());
             let (done, total) = (ByteCount::new(done), ByteCount::new(total));
-            let progress = Progress { done, total, is_back: false };
+            let progress = Progress { done, total };
             if watch(Stage::Reading, progress).is_break() {
                 return Ok(ControlFlow::Break(()));
             }

@@ -359,7 +359,7 @@ impl Work<'_, '_> {
     fn advance(&mut self, len: ByteCount) -> bool {
         self.done = self.done.saturating_add(len.get());
         let (done, total) = (ByteCount::new(self.done), ByteCount::new(self.total));
-        let progress = Progress { done, total, is_back: false };
+        let progress = Progress { done, total };
         (self.watch)(Stage::Copying, progress) == ControlFlow::Break(())
     }
 

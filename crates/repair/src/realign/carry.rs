@@ -26,7 +26,7 @@ use super::media::Carrier;
 use super::payload::{Payload, Table};
 use super::unallocated::clear;
 use super::{
-    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, logical, refer,
+    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, places, refer,
     without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
@@ -122,12 +122,12 @@ impl Realign {
             return Err(RealignError::CutShort(problem.to_string()).into());
         }
         let loaders = Loaders::read(disk, &stack)?;
-        let is_moved = |number: u32| self.plan.table.entry(number).is_some_and(logical::moves);
+        let is_moved = |number: u32| self.plan.table.entry(number).is_some_and(places::moves);
         if let Some((number, what)) = refer::immovable(&stack, is_moved) {
             return Err(MoveError::Partition { number, what });
         }
         let (block, format) = (self.plan.block(), self.plan.table.format);
-        for entry in logical::moving(&self.plan) {
+        for entry in places::moving(&self.plan) {
             let Change::Moved { from, .. } = entry.change else { continue };
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);

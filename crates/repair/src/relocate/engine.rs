@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use straddle_units::{ByteCount, Span};
 
 use super::{
-    Device, Direction, Disks, Fault, Hash, Journal, Kind, Record, RelocateError, Result, Sequence, Window,
-    hash, holes, in_memory, is_cached, write_sparse,
+    Device, Disks, Fault, Hash, Journal, Kind, Record, RelocateError, Result, Sequence, Window, hash, holes,
+    in_memory, is_cached, write_sparse,
 };
 
 /// How far a run is.
@@ -16,8 +16,6 @@ pub struct Progress {
     pub done: ByteCount,
     /// Bytes to be moved in this direction.
     pub total: ByteCount,
-    /// Whether it is a rollback.
-    pub is_back: bool,
 }
 
 /// Receives the progress after each window, and may stop the run there.
@@ -47,14 +45,14 @@ impl Run<'_, '_> {
     /// says so; otherwise `watch` stopped it, and what was done is durable.
     pub(crate) fn go(mut self, first: u64, watch: Watch<'_>) -> Result<bool> {
         let (count, direction) = (self.sequence.count, self.sequence.direction);
-        let (is_back, total) = (direction == Direction::Back, ByteCount::new(self.sequence.bytes(count)));
+        let total = ByteCount::new(self.sequence.bytes(count));
         let mut done = self.sequence.bytes(first);
         let mut buffer = Vec::new();
         for index in first..count {
             let window = self.sequence.window(index);
             self.step(window, index, &mut buffer)?;
             done += window.from.len().get();
-            let progress = Progress { done: ByteCount::new(done), total, is_back };
+            let progress = Progress { done: ByteCount::new(done), total };
             if watch(progress).is_break() && index + 1 < count {
                 self.disks.flush()?;
                 self.check_all()?;
