@@ -210,11 +210,14 @@ fn data_that_are_not_recognised_are_not_written_over() {
     );
     shell(folder, "cp far.img kept.img; head -c 120M /dev/zero >zeros.img; truncate -s 120M hole.img");
     let (status, text) = straddle(folder, &["realign", "xp.img", "--to", "far.img", "--save", "far.json"]);
+    assert_eq!(status, 0, "{text}");
+    let apply = ["apply", "far.json", "--from", "xp.img", "--write", "far.img"];
+    let (status, text) = straddle(folder, &apply);
     assert!(
         status == 4 && text.contains("byte 31000001, which is not zero") && text.contains("--wipe"),
         "{text}"
     );
-    assert!(!folder.join("far.json").exists());
+    shell(folder, "cmp far.img kept.img");
     for (new, before) in
         [("zeros.img", ""), ("hole.img", ""), ("new.img", "cp far.img new.img; truncate -s 80M new.img")]
     {

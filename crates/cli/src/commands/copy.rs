@@ -87,14 +87,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
         let options = Options { assume, ..Options::default() };
         let name = new.display().to_string();
         let target = Present::to_change(new, &options, Depth::OldTable).with_context(|| name.clone())?;
-        let situation = target.situation();
-        let made = copy::plan(&source, &situation, &wanted).with_context(|| name.clone())?;
-        let mut watcher = Watcher::start("")?;
-        let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
-        if made.check_file(new, situation.medium, &mut watch).with_context(|| name.clone())?.is_break() {
-            return Ok(Exit::INTERRUPTED);
-        }
-        made
+        copy::plan(&source, &target.situation(), &wanted).with_context(|| name)?
     } else {
         check_name(new)?;
         let name = arguments.target.display().to_string();
@@ -114,8 +107,7 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
         old: &arguments.target,
         options: &how_opened(arguments.image.format, &copy.allow_backing),
         new,
-        // A file was read just now.
-        reads_first: is_there && !made.wipes && !new.is_file(),
+        reads_first: is_there && !made.wipes,
         saved: output_file::named(arguments.save.as_ref()),
     };
     if arguments.json {

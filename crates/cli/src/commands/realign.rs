@@ -349,7 +349,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
 fn carry(run: Run<'_>, name: &str, path: &Path, journal: Option<&Path>, is_back: bool) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
     let mut watch = |progress| watcher.look(progress);
-    let moved = run.realign().moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let moved = run.realign().total();
     let after: Vec<String> = run
         .realign()
         .afterwards()
@@ -371,7 +371,7 @@ fn carry(run: Run<'_>, name: &str, path: &Path, journal: Option<&Path>, is_back:
     }
     let said = match is_back {
         true => "old layout and contents restored".to_owned(),
-        false => format!("{} moved; new table written and verified", ByteCount::new(moved)),
+        false => format!("{moved} moved; new table written and verified"),
     };
     // That it is over is known even if nothing can be printed.
     output::print(&format!("{shown}: {said}\n{}", after.concat()))

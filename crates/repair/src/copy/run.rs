@@ -93,9 +93,7 @@ impl Copy {
             }
         }
         let places = self.written(target)?;
-        if !has_begun
-            && self.check_empty(target, places.clone(), &|span| target.holes(span), watch)?.is_break()
-        {
+        if !has_begun && self.check_empty(target, places.clone(), watch)?.is_break() {
             return Ok(Copied::Untouched);
         }
         target.restrict_writes(places);
