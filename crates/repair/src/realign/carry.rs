@@ -242,13 +242,12 @@ impl<'a> Run<'a> {
         self.owns_space &= self.has_marker()? || state == State::NotBegun;
         match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
-            State::NotBegun | State::Moving { .. } => {
-                self.enter_marked()?;
-                if !self.resume(watch)? {
-                    return Ok(Outcome::Paused);
-                }
-            }
+            State::NotBegun | State::Moving { .. } => self.enter_marked()?,
             State::Moved => {}
+        }
+        // If all is moved, this only flushes.
+        if !self.resume(watch)? {
+            return Ok(Outcome::Paused);
         }
         if self.payload.table(self.disk)? != Some(Table::New) {
             self.payload.mend_new(self.disk)?;

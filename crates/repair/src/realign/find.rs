@@ -116,6 +116,9 @@ impl<'a> Run<'a> {
                     .to_owned(),
             ));
         }
+        if disk.identity().sector.is_some_and(|sector| sector != payload.realign.plan.block()) {
+            return Err(MoveError::Foreign("the sector size of the disk differs".to_owned()));
+        }
         if job != payload.realign.job(job.id, job.payload.clone())? {
             return Err(MoveError::Foreign(
                 "the moves in the journal differ from those in its plan".to_owned(),

@@ -20,7 +20,7 @@ fn shapes() -> [Shape; 3] {
     };
     [
         to(Format::Mbr, 12_000, 63, 664),
-        to(Format::Gpt, 13_800, 34, 664),
+        to(Format::Gpt, 13_600, 34, 664),
         to(Format::Mbr, 13_600, 2_713, 2_064),
     ]
 }
