@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use straddle_repair::copy::{Copy, CopyError, Source, Unreadable};
+use straddle_repair::copy::{Copy, CopyError, Source};
 use tools::shell::{program as straddle, shell, started};
 use tools::skip::{PATH, present};
 
@@ -336,7 +336,7 @@ fn a_write_behind_a_loop_device_is_noticed() {
             }
             std::ops::ControlFlow::Continue(())
         };
-        let copied = plan.run(&source, &mut target, Unreadable::Stops, (watch, &mut |_| Ok(())));
+        let copied = plan.run(&source, &mut target, watch, None);
         outcomes.last_mut().unwrap().3 = Some(copied);
     }
     second.iter().for_each(|device| drop(detach(device)));
