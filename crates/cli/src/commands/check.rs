@@ -353,7 +353,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         && arguments.captured().is_none()
         && arguments.domains.is_empty()
         && (arguments.targets.is_empty() || !paths.is_empty())
-        && let Some(note) = super::at_boot::note(&paths)
+        && let Some(note) = straddle_repair::boot::System::running().last(&paths)
     {
         out.flush()?;
         output::complain(&note);
