@@ -132,7 +132,7 @@ fn toss(random: &mut SplitMix64) -> Fate {
 
 struct Torn {
     sector: u64,
-    /// Whether the operation writes that sector. It may also be nearly over, or only reading.
+    /// Whether the operation writes that sector. It may also be nearly over, passing over the sector, or only reading.
     is_inside: bool,
 }
 
@@ -143,6 +143,27 @@ impl Torn {
         let end = spans.iter().map(|span| (span.end - 1 + shift) / physical + 1).max();
         let (Some(first), Some(end)) = (first, end) else { return Self { sector: 0, is_inside: false } };
         let sector = first + random.below(end - first + 1);
-        Self { sector, is_inside: sector < end }
+        // An operation may pass over sectors between those that it writes.
+        let writes = |span: &Range<u64>| {
+            ((span.start + shift) / physical..=(span.end - 1 + shift) / physical).contains(&sector)
+        };
+        Self { sector, is_inside: spans.iter().any(writes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_sector_that_is_written_is_torn() {
+        let spans = [512..1024, 16_384..16_896];
+        let mut random = SplitMix64::new(1);
+        let mut torn = [false; 6];
+        for _ in 0..1000 {
+            let chosen = Torn::choose(&spans, 4096, 0, &mut random);
+            torn[usize::try_from(chosen.sector).unwrap_or(5)] |= chosen.is_inside;
+        }
+        assert_eq!(torn, [true, false, false, false, true, false]);
     }
 }
