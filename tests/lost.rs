@@ -26,7 +26,7 @@ use tools::skip::cases;
 use tools::{Dir, present, shell, straddle_in, transcript, write_table};
 
 /// Formats that record their size, and what makes them.
-const SIZED: [(&str, &str); 12] = [
+const SIZED: [(&str, &str); 11] = [
     ("ext4", "mkfs.ext4 -q -F"),
     ("xfs", "mkfs.xfs -q -f"),
     ("btrfs", "mkfs.btrfs -q -f"),
@@ -38,7 +38,6 @@ const SIZED: [(&str, &str); 12] = [
     ("jfs", "mkfs.jfs -q"),
     ("reiserfs", "mkfs.reiserfs -q -ff"),
     ("nilfs2", "mkfs.nilfs2 -q"),
-    ("minix", "mkfs.minix -3"),
 ];
 
 const PLAN: [&str; 6] = ["--table", "gpt", "--part", "rest", "--save", "plan"];

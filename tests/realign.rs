@@ -205,7 +205,7 @@ fn the_journal_may_be_in_a_file() {
     }
     let (_dir, folder) = prepared();
     // The file system stays as large as it is, so that nothing but its slack gives way.
-    shell(&folder, "truncate -s $((122200 * 512)) disk.img; cp disk.img before.img; rm -f move.json");
+    shell(&folder, "truncate -s $((120200 * 512)) disk.img; cp disk.img before.img; rm -f move.json");
     let (status, text) = straddle(&folder, &["realign", "disk.img", "--save", "move.json"]);
     assert!(status == 0 && text.contains("--journal"), "{text}");
     let (status, text) = straddle(&folder, &["apply", "move.json", "--write", "disk.img"]);

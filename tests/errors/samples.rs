@@ -312,7 +312,7 @@ fn of_guests() -> Vec<Sample> {
     let socket = || VhostError::Socket { doing: "doing", source: cause() };
     let drive = || ExperimentError::Drive { name: text(), step: text(), source: Box::new(profile()) };
     let run = Box::new(RunError::Target { index: 1, source: failed() });
-    let lab = || LabError::Guest(GuestError::Io { doing: text(), source: cause() });
+    let lab = || LabError::Guest(GuestError::Io { doing: "copying".to_owned(), source: cause() });
     let endpoint = || EndpointError::Failed { endpoint: text(), source: cause() };
     let input = || InputError::Unwritable { path: path(), source: cause() };
     vec![

@@ -45,7 +45,13 @@ fn a_boot_loader_where_a_table_belongs_stays() {
     let repair = "--repair --relocate-backup";
     let fresh = "--table gpt --part rest";
     let cases = [
-        ("in the entries", format!("{gpt}; {LOADER}"), repair, 8192, Some(("S031", "at most 56 entries"))),
+        (
+            "in the entries",
+            format!("{gpt}; {LOADER}"),
+            repair,
+            8192,
+            Some(("S031", "a copy of the table would overwrite")),
+        ),
         ("behind an MBR", format!("{mbr}; {LOADER}"), fresh, 8192, None),
         ("GRUB's core", format!("{mbr}; {core}"), fresh, 512, None),
         (

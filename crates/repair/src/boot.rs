@@ -120,7 +120,7 @@ pub enum BootError {
     EndedBadly(#[source] Box<Self>),
     #[error("the kernel's list of partitions differs from the partition table")]
     NotListed,
-    #[error("cannot reboot; switch the machine off and on")]
+    #[error("cannot reboot; power-cycle the machine")]
     NoRestart(#[source] io::Error),
 }
 
