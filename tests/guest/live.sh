@@ -8,7 +8,7 @@
 # PROBE is the test executable of crates/layout. For each
 # stack this leaves in DIR
 #   STACK.tree        the layers that PROBE sees on each partition, one per line
-#   STACK.compared    where the disk's bytes say something else, with both versions
+#   STACK.compared    where the table has other partitions than the kernel, with both versions
 #   STACK.judges      the tools' output, in sections "== command"; no keys
 # with STRADDLE, STACK.{live,image}.{json,err,rc}: `check --json` of the disk
 # and of a copy of its bytes; and for all of them

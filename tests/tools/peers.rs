@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -190,14 +190,5 @@ impl Machine {
             std::thread::sleep(Duration::from_millis(100));
             self.u16(USED + 2) == 1
         })
-    }
-
-    /// Whether the server closes the connection.
-    pub(crate) fn is_let_go(&mut self) -> bool {
-        let mut rest = Vec::new();
-        match self.socket.read_to_end(&mut rest) {
-            Ok(_) => true,
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
-        }
     }
 }

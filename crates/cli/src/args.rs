@@ -41,7 +41,7 @@ Examples:
 
 const STATUSES: &[(u8, &str)] = &[
     (0, "success; for check, map and report: no findings, or only advice"),
-    (1, "findings were reported, or sectors could not be read (apply, resume)"),
+    (1, "findings were reported, or sectors could not be read (apply of a copy)"),
     (3, "a target could not be read or checked, or a figure was not reproduced"),
     (4, "refused for safety"),
 ];

@@ -114,7 +114,10 @@ pub enum BootError {
     Hibernated(String),
     #[error("the partitions were not moved")]
     NotMoved(#[source] Box<Self>),
-    #[error("the move is unfinished; the next boot will resume it")]
+    #[error(
+        "the move is unfinished; the next boot will resume it. If the error recurs, boot another system and run \
+         straddle resume DISK --rollback"
+    )]
     Unfinished(#[source] Box<Self>),
     #[error("the move ended with an error")]
     EndedBadly(#[source] Box<Self>),

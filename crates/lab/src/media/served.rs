@@ -19,7 +19,7 @@ pub enum MediaError {
     #[error("the drive's power is off")]
     Off,
     /// A write carries another number of bytes than it states, or another request carries bytes.
-    #[error("a request of {wanted} bytes carries {brought} bytes of data")]
+    #[error("a request specifies {wanted} bytes, but carries {brought} bytes of data")]
     Payload { brought: u64, wanted: u64 },
     #[error("cannot cut the power, because unflushed data is not being tracked")]
     NotKept,

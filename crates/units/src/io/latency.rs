@@ -103,11 +103,6 @@ impl Latency {
         self.count() == 0
     }
 
-    /// The number of recorded times up to `time`, which is rounded to a thousandth.
-    pub fn count_within(&self, time: Nanos) -> u64 {
-        if self.count() == 0 { 0 } else { self.histogram.count_between(0, time.get()) }
-    }
-
     /// The sum of all times.
     pub fn total(&self) -> Nanos {
         Nanos::new(u64::try_from(self.sum).unwrap_or(u64::MAX))

@@ -1,10 +1,13 @@
-//! A run of `check`: what all its targets share, what they are, and the output of each.
+//! A run of `check` or `map`: what all its targets share, what they are, how they are examined, and the output of each.
 
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 use straddle_audit::examine::{
     Alongside, ExamineError, Examined, Examiner, FoundDisk, GuestDisk, Named, Options, Price, TargetException,
 };
@@ -13,14 +16,16 @@ use straddle_device::domain::Libvirt;
 use straddle_device::image::{Limits, is_named_as_image};
 use straddle_device::shown::{quote_path, with_causes};
 use straddle_device::{Address, OpenError};
+use straddle_measure::bench::{Progress, float};
 
 use crate::commands::check::CheckArguments;
 use crate::exit::{Exit, usage};
 use crate::input::below;
+use crate::progress::Bar;
 use crate::target::{Assumed, Drive, TargetSpec};
 use crate::view::{report, text};
-use crate::{output, target};
-use straddle_audit::form::check::TargetReport;
+use crate::{config, output, target};
+use straddle_audit::form::check::{Summary, TargetReport};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -352,4 +357,180 @@ fn render(examined: &Examined, run: &Run) -> String {
     } else {
         text::target(examined, run.arguments.verbose)
     }
+}
+
+pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
+    if form == Form::Map && arguments.output_format.is_some() {
+        return usage("--output-format works only with 'straddle check'");
+    }
+    let (completed, exceptions) = config::completed(arguments)?;
+    let targets = all(arguments)?;
+    let run = Run::new(completed, exceptions, form)?;
+    let arguments = &run.arguments;
+    let is_parallel = targets.len() >= PARALLEL_FROM;
+    let (mut bar, mut done) = ((targets.len() > 1 && !io::stdout().is_terminal()).then(Bar::new), 0);
+    let mut out = output::stdout();
+    let (mut summary, mut severities, mut exit) = (Summary::default(), [0_usize; 3], Exit::Success);
+    if targets.is_empty() && arguments.fails_blank() {
+        exit = Exit::Findings;
+    }
+    let (mut is_priced, mut is_examined) = (arguments.cost.is_none(), false);
+    let mut report = report::of(arguments);
+    let is_text = report.is_none() && !arguments.quiet;
+    let is_summed_last = targets.len() > BATCH || targets.is_empty();
+    if let Some(report) = &mut report {
+        out.write_all(report.opening().as_bytes())?;
+    }
+    for batch in targets.chunks(BATCH) {
+        let examined = examine_all(batch, &run, is_parallel)?;
+        for found in examined.iter().filter_map(|(_, it)| it.as_ref().ok()) {
+            is_examined = true;
+            is_priced |= found.reported().any(|(_, cost)| cost.is_some());
+        }
+        let of = |(subject, examined): (&Subject, Result<Examined>)| Outcome::of(subject, examined, &run);
+        let outcomes: Vec<Outcome> = match is_parallel {
+            true => examined.into_par_iter().map(of).collect(),
+            false => examined.into_iter().map(of).collect(),
+        };
+        for outcome in &outcomes {
+            summary.add(outcome.status);
+            severities.iter_mut().zip(outcome.severities).for_each(|(all, its)| *all += its);
+            exit = exit.max(outcome.exit);
+        }
+        let apart = is_text && targets.len() > 1;
+        if apart && !is_summed_last {
+            writeln!(out, "{}", text::summary(summary, severities))?;
+        }
+        print(&outcomes, apart, report.as_deref_mut(), &mut out)?;
+        done += batch.len() as u64;
+        if let Some(bar) = &mut bar {
+            bar.advance(float(done) / float(targets.len() as u64));
+        }
+    }
+    drop(bar);
+    out.flush()?;
+    if form == Form::Audit && is_examined && !is_priced && !arguments.quiet {
+        output::complain(
+            "note: no finding has a cost; to check the alignment for the drive of --cost, use --assume DRIVE or \
+             --measured FILE",
+        );
+    }
+    let paths = arguments.paths();
+    if form == Form::Audit
+        && arguments.captured().is_none()
+        && arguments.domains.is_empty()
+        && (arguments.targets.is_empty() || !paths.is_empty())
+        && let Some(note) = straddle_repair::boot::System::running().last(&paths)
+    {
+        out.flush()?;
+        output::complain(&note);
+    }
+    if let Some(report) = &mut report {
+        out.write_all(report.closing().as_bytes())?;
+    } else if is_text && is_summed_last {
+        writeln!(out, "{}", text::summary(summary, severities))?;
+    }
+    out.flush()?;
+    Ok(exit)
+}
+
+/// Prints the outcomes; if `apart`, with an empty line around each of several lines.
+fn print(
+    outcomes: &[Outcome],
+    apart: bool,
+    mut report: Option<&mut (dyn report::Report + '_)>,
+    out: &mut impl Write,
+) -> Result<()> {
+    let mut is_block = false;
+    for outcome in outcomes {
+        if let (Some(report), Some(of)) = (&mut report, &outcome.report) {
+            out.write_all(report.target(of, outcome.exit, outcome.unjudged).as_bytes())?;
+        }
+        let follows_block = std::mem::replace(&mut is_block, outcome.text.lines().count() > 1);
+        if apart && (follows_block || is_block) && !outcome.text.is_empty() {
+            out.write_all(b"\n")?;
+        }
+        out.write_all(outcome.text.as_bytes())?;
+        if let Some(complaint) = &outcome.complaint {
+            // Flush, so that the complaint follows what was printed before it.
+            out.flush()?;
+            output::complain(complaint);
+        }
+    }
+    Ok(())
+}
+
+/// Each batch is printed before the next, so memory does not grow with the number of targets.
+const BATCH: usize = 512;
+
+/// From this number of targets on, they are spread over the cores; for fewer, threads cost more than they save.
+const PARALLEL_FROM: usize = 16;
+
+/// Objects on servers that are read at a time, each over one connection.
+const CONNECTIONS: usize = 16;
+
+/// In order. A device that does not answer delays neither the other targets nor the listing.
+fn examine_all<'a>(
+    batch: &'a [Subject],
+    run: &Arc<Run>,
+    in_parallel: bool,
+) -> Result<Vec<(&'a Subject, Result<Examined>)>> {
+    let limit = Duration::from_secs(run.arguments.time_limit);
+    let is_device = |subject: &Subject| {
+        run.examiner.options().open.sysroot.is_none() && subject.path().is_some_and(target::is_device)
+    };
+    let mut pending = Vec::new();
+    for subject in batch.iter().filter(|subject| is_device(subject)) {
+        let (run, device) = (Arc::clone(run), subject.clone());
+        pending.push(target::Pending::start(limit, move || examine(&device, &run)));
+    }
+    let is_object = |subject: &Subject| matches!(subject, Subject::Object(_));
+    let single =
+        |subject: &Subject| (!is_device(subject) && !is_object(subject)).then(|| examine(subject, run));
+    let objects: Vec<&Subject> = batch.iter().filter(|subject| is_object(subject)).collect();
+    let files = || match in_parallel {
+        true => batch.par_iter().map(single).collect(),
+        false => batch.iter().map(single).collect(),
+    };
+    let (files, objects): (Vec<_>, Vec<_>) = if objects.is_empty() {
+        // A thread takes a tenth of a millisecond, which counts for one image.
+        (files(), Vec::new())
+    } else {
+        let connections = ThreadPoolBuilder::new().num_threads(CONNECTIONS).build()?;
+        let fetch = || objects.par_iter().map(|subject| examine(subject, run)).collect();
+        rayon::join(files, || connections.install(fetch))
+    };
+    let mut objects = objects.into_iter();
+    let mut devices = pending.into_iter().map(|pending| {
+        let late = || Err(anyhow::anyhow!("timed out after {} seconds (--time-limit)", limit.as_secs()));
+        pending.wait().unwrap_or_else(late)
+    });
+    let examined = files.into_iter().zip(batch).filter_map(|(file, subject)| {
+        file.or_else(|| if is_object(subject) { objects.next() } else { devices.next() })
+    });
+    let mut examined: Vec<_> = batch.iter().zip(examined).collect();
+    let mut all: Vec<&mut Examined> = examined.iter_mut().filter_map(|(_, it)| it.as_mut().ok()).collect();
+    run.examiner.merge(&mut all);
+    Ok(examined)
+}
+
+fn examine(subject: &Subject, run: &Run) -> Result<Examined> {
+    let open = &run.examiner.options().open;
+    Ok(match subject {
+        Subject::Local(TargetSpec::Modelled(drive)) => {
+            let target = straddle_audit::examine::blank_drive(&drive.profile, &open.assume, open.logical)?;
+            run.examiner.examine_target(drive.to_string(), target)?
+        }
+        Subject::Local(TargetSpec::Path(path)) => {
+            let examined = run.examiner_for(path).examine(path);
+            examined.map_err(|error| match target::misspelt(path) {
+                Some(drive) => anyhow::anyhow!(target::did_you_mean(drive)),
+                None => error.into(),
+            })?
+        }
+        Subject::Object(address) => run.examiner_for_objects().examine_object(address)?,
+        Subject::Disk(disk) => run.examiner.examine_guest_disk(disk)?,
+        Subject::OutOfReach { why, .. } => return Err(ExamineError::OutOfReach(why.clone()).into()),
+        Subject::Failed { why, .. } => return Err(anyhow::anyhow!("{why}")),
+    })
 }

@@ -15,8 +15,8 @@ use straddle_units::ByteCount;
 use textwrap::core::display_width;
 
 use crate::output::{self, paint, plural, printable, style};
+use crate::view::text::finding::partitions;
 use crate::view::text::finding::{Listed, about, consequence, group_text, place};
-use crate::view::text::tree::partitions;
 use crate::view::text::{tree, wrap, wrap_after};
 use straddle_audit::form::check::Summary;
 

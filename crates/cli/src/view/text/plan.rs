@@ -10,7 +10,7 @@ use straddle_repair::{Change, Considered, Entry, Plan, Slot, type_name};
 use straddle_units::{ByteCount, ByteOffset, Span};
 
 use crate::output::{self, paint, plural, printable, quote_path, style};
-use crate::view::text::{narrowed, tree, wrap, wrap_after};
+use crate::view::text::{finding, narrowed, tree, wrap, wrap_after};
 
 /// Returns the plan: what will be lost, the next step, the layout; with `explain`, the reasons too.
 pub(crate) fn plan(target: &Path, plan: &Plan, saved: Option<&Path>, explain: bool) -> String {
@@ -187,7 +187,7 @@ fn table(plan: &Plan) -> String {
         row(entry, change);
     }
     gone.for_each(|entry| row(entry, "deleted".to_owned()));
-    narrowed(header, &rows, 5, &tree::DISPENSABLE, 0, output::fits)
+    narrowed(header, &rows, 5, &finding::DISPENSABLE, 0, output::fits)
 }
 
 fn explanation(plan: &Plan) -> String {

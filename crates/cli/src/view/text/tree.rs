@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use straddle_audit::examine::Examined;
-use straddle_audit::{Code, Finding, Miss, OfPartition, Reported, Severity, Step, Subject, Verdict};
+use straddle_audit::{Finding, Reported, Step, Subject};
 use straddle_layout::layer::{Facts, FileSystem, Layer, Segment};
-use straddle_layout::{Content, Partition, PartitionType, Role, Stack, types};
+use straddle_layout::{Partition, Role, Stack, types};
 use straddle_units::{ByteCount, ByteOffset, Span};
 use textwrap::core::display_width;
 
 use crate::output::{self, paint, printable, style};
-use crate::view::text::{narrowed, severity_style};
+use crate::view::text::severity_style;
 
 /// Most cells of the bar, and the columns beside it where the plan draws two of them.
 const BAR: u64 = 72;
@@ -248,126 +248,6 @@ fn file_system(fs: &FileSystem) -> Vec<String> {
     let data = fs.data_start.filter(|at| *at != ByteOffset::ZERO);
     parts.extend(data.map(|at| format!("data area at +{at}")));
     parts
-}
-
-pub(super) fn partitions(audited: &Examined, verbose: bool) -> String {
-    let all = ["  #", "START", "START BYTE", "SECTORS", "SIZE", "TYPE", "CONTENT", "VERDICT"];
-    let rows: Vec<[String; 8]> = audited.stack().partitions.iter().map(|p| row(p, audited)).collect();
-    let table = narrowed(all, &rows, 5, &DISPENSABLE, if verbose { 0 } else { 2 }, output::fits);
-    // Style line by line: the table counts escape sequences as text.
-    let mut lines = table.lines().map(str::to_owned).collect::<Vec<_>>();
-    if let Some(header) = lines.first_mut() {
-        *header = paint(style::FAINT, header);
-    }
-    for (line, partition) in lines.iter_mut().skip(1).zip(&audited.stack().partitions) {
-        let (of, inside) = judged(partition, audited);
-        let is_inside = inside.is_some_and(|f| f.severity > Severity::Advice);
-        let style = match of.verdict {
-            Verdict::Misaligned | Verdict::Unfinished | Verdict::Damaged | Verdict::Unreadable => {
-                style::ERROR
-            }
-            Verdict::Off | Verdict::EndOff | Verdict::BootSector | Verdict::NotJudged => style::WARNING,
-            Verdict::Aligned | Verdict::AlignedWithAdvice if is_inside => style::WARNING,
-            Verdict::Aligned | Verdict::AlignedWithAdvice => style::GOOD,
-            Verdict::Container => style::FAINT,
-        };
-        let plain = verdict_text(partition, audited);
-        if let Some(head) = line.strip_suffix(&plain) {
-            *line = format!("{head}{}", paint(style, &plain));
-        }
-    }
-    lines.join("\n")
-}
-
-/// Columns that are left out, in this order, if the terminal is too narrow for all.
-pub(super) const DISPENSABLE: [&str; 4] = ["START BYTE", "SECTORS", "TYPE", "SIZE"];
-
-fn row(partition: &Partition, audited: &Examined) -> [String; 8] {
-    let kind = types::name(&partition.kind).map(str::to_owned).unwrap_or_else(|| match partition.kind {
-        PartitionType::Guid(guid) => types::guid_text(guid),
-        PartitionType::Mbr(kind) => format!("{kind:#04x}"),
-        PartitionType::Unknown => "-".to_owned(),
-    });
-    [
-        partition.number.to_string(),
-        partition.start.to_string(),
-        partition.span.start().to_string(),
-        partition.count.to_string(),
-        partition.span.len().to_string(),
-        kind,
-        partition.content.map_or("-", Content::name).to_owned(),
-        verdict_text(partition, audited),
-    ]
-}
-
-fn judged<'a>(partition: &Partition, audited: &'a Examined) -> (OfPartition, Option<&'a Finding>) {
-    let nothing = OfPartition {
-        verdict: Verdict::Aligned,
-        decisive: None,
-        inside: None,
-        made_up: None,
-        misaligned: None,
-    };
-    let of = audited.judgement().partition(partition.number).copied().unwrap_or(nothing);
-    (of, of.inside.and_then(|at| audited.findings().get(at)))
-}
-
-/// Returns the verdict on a partition and on what it contains. It counts every finding, printed here or not.
-fn verdict_text(partition: &Partition, audited: &Examined) -> String {
-    let (of, inside) = judged(partition, audited);
-    let decisive = of.decisive.and_then(|at| audited.findings().get(at));
-    let own = placement_text(partition, of.verdict, decisive);
-    match inside {
-        // What follows from another finding is fixed with it.
-        Some(worst) if worst.severity > Severity::Advice && worst.follows.is_empty() => {
-            let joined = if own == ALIGNED { ", but" } else { "; also" };
-            format!("{own}{joined} {} inside", worst.rule.code)
-        }
-        _ => match of.made_up.and_then(|at| audited.findings().get(at)) {
-            Some(made_up) if own == ALIGNED => format!("{own} ({})", made_up.rule.code),
-            _ => own,
-        },
-    }
-}
-
-const ALIGNED: &str = "aligned";
-
-/// Whether a finding is only advice because nothing is written there.
-fn costs_nothing(finding: &Finding) -> bool {
-    finding.severity < finding.rule.severity && finding.rule.code != Code::S003
-}
-
-/// Returns `3584 bytes past a physical sector`.
-fn past(miss: &Miss) -> String {
-    let article = if miss.name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
-    format!("{} bytes past {article} {}", miss.past.get(), miss.name)
-}
-
-fn placement_text(partition: &Partition, verdict: Verdict, decisive: Option<&Finding>) -> String {
-    let Some(finding) = decisive.filter(|_| verdict != Verdict::Container) else {
-        let text = match verdict {
-            Verdict::Container => "container of logical partitions",
-            Verdict::NotJudged => "not judged",
-            _ => ALIGNED,
-        };
-        return text.to_owned();
-    };
-    let code = finding.rule.code;
-    match (verdict, finding.miss.as_ref()) {
-        (Verdict::Unfinished, _) => format!("{} ({code})", finding.rule.title),
-        (_, _) if finding.subject == Subject::Disk => format!("misaligned, like the device ({code})"),
-        (Verdict::AlignedWithAdvice, Some(miss)) if costs_nothing(finding) => {
-            let end = if finding.at == Some(partition.span.end()) { "end " } else { "" };
-            format!("{end}{}, harmless ({code})", past(miss))
-        }
-        (Verdict::AlignedWithAdvice, _) => format!("{ALIGNED} ({code})"),
-        (Verdict::EndOff, Some(miss)) => {
-            format!("end {} bytes past a {} ({code})", miss.past.get(), miss.name)
-        }
-        (Verdict::Misaligned | Verdict::Off, Some(miss)) => format!("{} ({code})", past(miss)),
-        (Verdict::Container | Verdict::NotJudged | Verdict::Aligned, _) => ALIGNED.to_owned(),
-        _ => format!("{} ({code})", finding.rule.title),
-    }
 }
 
 #[cfg(test)]
