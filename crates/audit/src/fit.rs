@@ -21,6 +21,7 @@
 //! | dm-integrity | block of 512, or >= sector | the same, for what is between |
 //! | dm-verity | data block >= sector | "Invalid data device block size" (drivers/md/dm-verity-target.c) |
 //! | bcache | block >= sector | "Superblock block size smaller than device block size" (bcache/super.c) |
+//! | bcache with a cache | block >= the cache's | "Couldn't attach …: block size less than set's block size" (the same) |
 //! | partition table | counts in sectors | no partitions are found |
 //!
 //! Tried on loop devices and on scsi_debug with sectors of 4096 bytes: Linux 6.1 (all but exFAT, NTFS by
@@ -50,6 +51,8 @@ pub(crate) enum Refusal {
     Windows,
     /// cryptsetup: the device does not consist of whole encryption sectors.
     Length,
+    /// Linux: the cache to be used has larger blocks.
+    Cache,
     /// Databases write with `O_DIRECT`.
     Page,
 }
@@ -159,7 +162,7 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
                 && block == BlockSize::B512.bytes();
             let small = small("blocks", block, sectors).filter(|_| !is_stacked);
             let misplaced = || starts("its payload", mapped.payload?, sectors);
-            small.or_else(misplaced).map(not("activate"))
+            small.or_else(misplaced).map(not("activate")).or_else(|| of_cache(block, mapped.cache?))
         }
         Facts::Table(table) if table.block != sectors => Some(linux(format!(
             "its table uses {}-byte sectors, but the device's logical sectors are {} bytes, so Linux finds \
@@ -168,6 +171,17 @@ fn misfit(layer: &Layer, sectors: BlockSize) -> Option<Misfit> {
         ))),
         Facts::Table(_) | Facts::Opaque => None,
     }
+}
+
+fn of_cache(block: ByteCount, cache: ByteCount) -> Option<Misfit> {
+    (block < cache).then(|| Misfit {
+        refusal: Refusal::Cache,
+        why: format!(
+            "its {}-byte blocks are smaller than the cache set's {}-byte blocks, so Linux cannot attach it",
+            block.get(),
+            cache.get()
+        ),
+    })
 }
 
 fn linux(why: String) -> Misfit {
@@ -304,6 +318,13 @@ fn fixes(context: &Context<'_>, subject: Subject, unfit: &Unfit<'_>) -> (Fix, Op
         Refusal::Length => of_length(context, subject, unfit),
         Refusal::Page => (
             Fix::advice(format!("use pages of at least {sectors} bytes, or a drive with smaller sectors")),
+            None,
+        ),
+        Refusal::Cache => (
+            Fix::advice(
+                "use a cache on a device with 512-byte sectors (make-bcache --block 512 -C), or copy the \
+                 contents to a new backing device with the cache's block size (make-bcache --block)",
+            ),
             None,
         ),
         Refusal::Windows => {

@@ -220,7 +220,10 @@ fn mapped(place: &Standing<'_>, holder: &LiveDevice, mapping: &Mapping) -> Layer
             let sector_size = mapping.block().unwrap_or(ByteCount::ZERO);
             (VolumeKind::Luks.into(), Facts::Luks(Luks { version, payload, sector_size, ..Luks::default() }))
         }
-        owner => (mapping_kind(owner, mapping), Facts::Mapped(Mapped { payload, block: mapping.block() })),
+        owner => (
+            mapping_kind(owner, mapping),
+            Facts::Mapped(Mapped { payload, block: mapping.block(), cache: None }),
+        ),
     };
     let uuid = uuid_of(mapping);
     let layer = Layer { name: mapping.name.clone(), uuid, ..upper(place, holder, kind, facts) };

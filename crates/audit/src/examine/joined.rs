@@ -3,40 +3,72 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use straddle_device::live::{LiveDevice, Machine};
-use straddle_layout::layer::Layer;
+use straddle_layout::layer::{Facts, Layer, Mapped};
 use straddle_layout::{Content, Stack, VolumeKind};
-use straddle_units::BlockSize;
+use straddle_units::{BlockSize, ByteCount};
 
 use crate::causes::Seen;
 use crate::examine::{Examined, Options};
 use crate::fit;
+
+const BCACHE: Content = Content::Volume(VolumeKind::Bcache);
+
+#[derive(Default)]
+struct Joined {
+    /// The largest below each array and each logical volume, by UUID.
+    sectors: BTreeMap<String, BlockSize>,
+    /// By the UUID of the set.
+    caches: Vec<(String, ByteCount)>,
+}
 
 /// Adds findings on contents that do not fit the sectors of another target that they are on as well.
 pub(crate) fn settle(examined: &mut [&mut Examined], options: &Options) {
     if examined.len() < 2 {
         return;
     }
-    // Below each array and each logical volume, by UUID.
-    let mut largest: BTreeMap<String, BlockSize> = BTreeMap::new();
+    let mut joined = Joined::default();
     for one in &mut *examined {
         each(one, &mut |layer, sectors| {
-            if is_joined(layer) {
-                let above = fit::sectors_above(layer, sectors);
-                let known = largest.entry(layer.uuid.clone()).or_insert(above);
-                *known = above.max(*known);
-            }
+            joined.add(layer, sectors);
             false
         });
     }
     for one in examined {
-        let mut adopt = |layer: &mut Layer, sectors| {
-            let above = fit::sectors_above(layer, sectors);
-            let larger = largest.get(&layer.uuid).filter(|size| is_joined(layer) && **size > above);
-            layer.logical = larger.copied().or(layer.logical);
-            larger.is_some()
-        };
-        if each(one, &mut adopt) {
+        if each(one, &mut |layer, sectors| joined.adopt(layer, sectors)) {
             one.fit_again(options);
+        }
+    }
+}
+
+impl Joined {
+    fn add(&mut self, layer: &Layer, sectors: BlockSize) {
+        let above = fit::sectors_above(layer, sectors);
+        if is_joined(layer) {
+            let largest = self.sectors.entry(layer.uuid.clone()).or_insert(above);
+            *largest = above.max(*largest);
+        }
+        if let (BCACHE, Facts::Mapped(Mapped { payload: None, block: Some(block), .. })) =
+            (layer.kind, &layer.facts)
+        {
+            self.caches.push((layer.uuid.clone(), *block));
+        }
+    }
+
+    fn adopt(&self, layer: &mut Layer, sectors: BlockSize) -> bool {
+        let above = fit::sectors_above(layer, sectors);
+        if let Some(largest) = self.sectors.get(&layer.uuid).filter(|size| is_joined(layer) && **size > above)
+        {
+            layer.logical = Some(*largest);
+            return true;
+        }
+        match (layer.kind, &mut layer.facts) {
+            (BCACHE, Facts::Mapped(mapped)) if mapped.payload.is_some() => {
+                let of_set =
+                    self.caches.iter().filter(|(set, _)| layer.uuid.is_empty() || *set == layer.uuid);
+                mapped.cache = of_set.map(|(_, block)| *block).max();
+                mapped.cache > mapped.block
+            }
+            _ => false,
         }
     }
 }

@@ -259,6 +259,9 @@ pub struct Mapped {
     /// Its block size, if it has one.
     #[serde(rename = "block_bytes", skip_serializing_if = "Option::is_none")]
     pub block: Option<ByteCount>,
+    /// The largest block size in its cache set, if another target is a cache of that set (bcache).
+    #[serde(rename = "cache_block_bytes", skip_serializing_if = "Option::is_none")]
+    pub cache: Option<ByteCount>,
 }
 
 /// A file system, or swap.
