@@ -198,7 +198,9 @@ pub enum Problem {
     GptBackupMisplaced { at: ByteOffset, expected: ByteOffset },
     #[error("the GPT was made for a larger disk, whose last block is at byte {at}")]
     GptPastEnd { at: ByteOffset },
-    #[error("the primary GPT and the backup, at byte {at}, are both intact but differ; the primary was used")]
+    #[error(
+        "the primary and the backup GPT are both intact but differ, first at byte {at}; the primary was used"
+    )]
     GptCopiesDiffer { at: ByteOffset },
     #[error("the MBR is protective, but there is no GPT at byte {at} or at the end of the disk")]
     ProtectiveWithoutGpt { at: ByteOffset },

@@ -136,8 +136,11 @@ fn read_group(medium: &dyn Medium, start: u64) -> Result<Option<Group>, String> 
     if !has(&header, 4, FMTT_MAGIC) || le64(&header, 24) != start {
         return Err("the area has no header".to_owned());
     }
+    if crc(&header[4..]) != le32(&header, 0) {
+        return Err("the checksum of its header is wrong".to_owned());
+    }
     // The first of its raw_locns is the one committed last.
-    let (offset, size) = (le64(&header, 40), le64(&header, 48));
+    let (offset, size, sum) = (le64(&header, 40), le64(&header, 48), le32(&header, 56));
     if offset == 0 || size == 0 || le32(&header, 60) & RAW_LOCN_IGNORED != 0 {
         return Ok(None);
     }
@@ -147,6 +150,9 @@ fn read_group(medium: &dyn Medium, start: u64) -> Result<Option<Group>, String> 
         ));
     }
     let text = read_ring(medium, start, le64(&header, 32), (offset, size))?;
+    if crc(&text) != sum {
+        return Err("the checksum of the metadata is wrong".to_owned());
+    }
     let text = String::from_utf8_lossy(&text);
     Group::parse(&text).map(Some)
 }

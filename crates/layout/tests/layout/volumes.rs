@@ -13,7 +13,7 @@ use common::tools::skipped;
 use straddle_device::{FileMedium, MemoryMedium};
 use straddle_layout::layer::{Facts, Layer};
 use straddle_units::{ByteCount, ByteOffset, MIB};
-use volume::{Counted, LINEAR, group, layers, md_superblock, pv, remarked, volume};
+use volume::{Counted, LINEAR, group, layers, md_superblock, plain_pv, pv, remarked, volume};
 
 /// A sparse file that is removed when the test ends.
 struct Image(PathBuf);
@@ -247,6 +247,12 @@ fn metadata_is_read_around_the_end_of_its_area() {
         );
         assert_eq!(lv.drive, Some(lv.below.start()));
     }
+    // As for LVM, an area whose checksum is wrong does not count.
+    let mut image = plain_pv(&text);
+    put(&mut image, 4096 + 512, b"  ");
+    let layer = layers(&MemoryMedium::new(image)).expect("a PV");
+    assert!(remarked(&layer, "the checksum of the metadata is wrong"), "{:?}", layer.remarks);
+    assert!(layer.children.is_empty(), "{layer:?}");
 }
 
 #[test]
