@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use straddle_repair::copy::{Copy, CopyError, Source};
+use straddle_repair::copy::{Copy, CopyError, Source, Unreadable};
 use tools::shell::{program as straddle, shell, started};
 use tools::skip::{PATH, present};
 
@@ -210,14 +210,11 @@ fn data_that_are_not_recognised_are_not_written_over() {
     );
     shell(folder, "cp far.img kept.img; head -c 120M /dev/zero >zeros.img; truncate -s 120M hole.img");
     let (status, text) = straddle(folder, &["realign", "xp.img", "--to", "far.img", "--save", "far.json"]);
-    assert_eq!(status, 0, "{text}");
-    let apply = ["apply", "far.json", "--from", "xp.img", "--write", "far.img"];
-    let (status, text) = straddle(folder, &apply);
     assert!(
         status == 4 && text.contains("byte 31000001, which is not zero") && text.contains("--wipe"),
         "{text}"
     );
-    shell(folder, "cmp far.img kept.img");
+    assert!(!folder.join("far.json").exists());
     for (new, before) in
         [("zeros.img", ""), ("hole.img", ""), ("new.img", "cp far.img new.img; truncate -s 80M new.img")]
     {
@@ -336,7 +333,7 @@ fn a_write_behind_a_loop_device_is_noticed() {
             }
             std::ops::ControlFlow::Continue(())
         };
-        let copied = plan.run(&source, &mut target, watch, None);
+        let copied = plan.run(&source, &mut target, Unreadable::Stops, (watch, &mut |_| Ok(())));
         outcomes.last_mut().unwrap().3 = Some(copied);
     }
     second.iter().for_each(|device| drop(detach(device)));

@@ -259,18 +259,25 @@ fn a_copy_that_cannot_begin_leaves_no_image() {
     assert!(status != Some(0) && !dir.path().join("new.img").exists(), "{status:?} {text}");
 }
 
-/// That a list cannot be made is known before anything is written or made.
+/// A list that cannot be made is known before anything is written or made.
 #[test]
-fn a_list_of_bad_areas_can_be_made() {
+fn a_list_of_bad_areas_is_made_first() {
     if !present(&["sfdisk"]) {
         return;
     }
     let dir = folder();
     private_disk(dir.path());
     let before = fs::read(dir.path().join("disk.img")).unwrap();
-    let words = ["apply", "copy.json", "--from", "disk.img", "--write", "new.img", "--skip-bad", "none/list"];
-    let (status, text) = outcome(dir.path(), &words);
-    assert!(status == Some(3) && text.contains("cannot create it"), "{status:?} {text}");
-    assert!(fs::read(dir.path().join("disk.img")).unwrap() == before);
-    assert!(!dir.path().join("new.img").exists());
+    let bad = ["--skip-bad", "none/list"];
+    for (words, made) in [
+        (&["apply", "move.json", "--write", "disk.img"][..], None),
+        (&["apply", "move.json", "--write", "disk.img", "--journal", "journal"], Some("journal")),
+        (&["apply", "copy.json", "--from", "disk.img", "--write", "new.img"], Some("new.img")),
+        (&["resume", "disk.img"], None),
+    ] {
+        let (status, text) = outcome(dir.path(), &[words, &bad].concat());
+        assert!(status == Some(3) && text.contains("cannot create it"), "{words:?}: {status:?} {text}");
+        assert!(fs::read(dir.path().join("disk.img")).unwrap() == before, "{words:?}");
+        assert!(!made.is_some_and(|made| dir.path().join(made).exists()), "{words:?}");
+    }
 }

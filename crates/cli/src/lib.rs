@@ -8,6 +8,7 @@ mod commands {
     //! The commands, one file each: what their arguments are, and what they do.
 
     pub(crate) mod apply;
+    pub(crate) mod at_boot;
     pub(crate) mod bench;
     pub(crate) mod check;
     pub(crate) mod copy;

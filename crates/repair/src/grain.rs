@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use straddle_audit::{ATOMIC_UNIT, Severity, bogus_io_opt, named_boundaries};
-use straddle_device::topology::{Topology, USUAL_PHYSICAL};
+use straddle_device::topology::{AlignmentOffset, Topology, USUAL_PHYSICAL};
 use straddle_units::{BlockSize, Boundary, ByteCount};
 
 /// The grain must be smaller than this fraction (1/4) of the disk.
@@ -73,6 +73,16 @@ impl Grain {
             };
             let (name, size) = (name.to_owned(), boundary.size());
             grain.considered.push(Considered { name, size, source, left_out });
+        }
+        if topology.alignment_offset.value() == AlignmentOffset::Misaligned {
+            grain.considered.push(Considered {
+                name: "alignment offset".to_owned(),
+                size: ByteCount::ZERO,
+                source: topology.alignment_offset.source().to_string(),
+                left_out: Some(
+                    "the kernel reports -1, because no start is aligned on all underlying devices".to_owned(),
+                ),
+            });
         }
         if let (Some(why), Some(figure)) = (bogus_io_opt(topology), &topology.io_opt) {
             grain.considered.push(Considered {

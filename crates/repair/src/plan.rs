@@ -393,6 +393,11 @@ impl<'a> Draft<'a> {
                          more than {least}; firmware need not support any other FAT"
                     ));
                 }
+                if entry.fs.as_deref().is_some_and(|fs| !matches!(fs, "vfat" | "fat32")) {
+                    notes.push(format!(
+                        "partition {number} is an EFI system partition, which must be FAT (fs=vfat)"
+                    ));
+                }
             }
             let stays = matches!(entry.change, Change::Kept | Change::Grown { .. });
             if stays && entry.slot != Slot::Extended {
@@ -403,6 +408,17 @@ impl<'a> Draft<'a> {
                     )
                 }));
             }
+        }
+        let mut entries = table.partitions.iter();
+        if table.format == Format::Gpt
+            && entries.clone().any(|entry| entry.bootable)
+            && !entries.any(|entry| entry.kind == kinds::BIOS_BOOT)
+        {
+            notes.push(
+                "the active flag has no effect in a GPT; a BIOS boot loader needs a partition of type \
+                 bios"
+                    .to_owned(),
+            );
         }
         self.notes.append(&mut notes);
     }

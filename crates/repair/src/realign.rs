@@ -10,8 +10,8 @@
 //! on the boundaries that are more than advice. An unused tail is given up only if nothing else makes room on the
 //! same grain.
 //!
-//! Planning: `chosen` says what moves; `places` where to and in which order; `refer` and `boot` what else changes;
-//! `stored` finds a place for the journal and checks the whole; `unallocated` decides what is data.
+//! Planning: `chosen` says what moves; `places` where to and in which order; `refer`, `boot` and `logical` what else
+//! changes; `room` finds a place for the journal; `stored` checks the whole; `unallocated` decides what is data.
 //! Carrying out: `carry`, with `media`, the journal's `payload`, recorded starts in `boot`, and torn sectors in
 //! `guard`. Unfinished moves: `find`, and `checks`, which decides whether a journal may be followed.
 //!
@@ -32,10 +32,12 @@ mod chosen;
 mod error;
 mod find;
 mod guard;
+mod logical;
 mod media;
 mod payload;
 mod places;
 pub(crate) mod refer;
+mod room;
 mod stored;
 pub(crate) mod unallocated;
 
@@ -55,17 +57,19 @@ use crate::request::Request;
 use boot::Loaders;
 pub(crate) use boot::{Which, is_empty, record, starts_grub};
 pub(crate) use carry::{ASLEEP, obstacle};
-pub use carry::{Outcome, Run, Watch};
+pub use carry::{Listing, Outcome, Run, Watch};
 use chosen::{Anchor, Chosen, chosen};
 pub(crate) use chosen::{anchor_offset as anchor, starts as anchored};
 pub use chosen::{must_move, staying};
 pub use error::{Ending, MoveError, NoJournal, RealignError, Shrink};
 pub use find::{Unplanned, planned, unfinished, unmarked};
+pub(crate) use media::Reading;
 pub use media::{JournalFile, JournalPlace};
 use places::{Ground, Item, Trip};
 pub use refer::{ELSEWHERE, Reference, hibernated};
-pub use stored::{Journal, Realign};
-use stored::{MAX_WINDOW, Stored};
+pub use room::Journal;
+pub use stored::Realign;
+use stored::Stored;
 use unallocated::Look;
 
 const LARGEST_PHYSICAL: ByteCount = ByteCount::new(1 << 20);
@@ -182,7 +186,7 @@ fn attempt(
         encode(&plan, situation.medium, situation.stack)?;
     }
     let references = references(base, &plan)?;
-    let (blocks, window) = (physical, MAX_WINDOW);
+    let (blocks, window) = (physical, room::MAX_WINDOW);
     let journal = Journal::Elsewhere { needed: ByteCount::ZERO };
     let mut realign = Realign(Stored { plan, moves, blocks, window, journal, references, anchors, wipes });
     realign.find_journal(situation.medium, look)?;
@@ -218,7 +222,7 @@ fn item<'a>(base: &Base<'_>, one: &'a Chosen, ground: &Ground) -> Option<(&'a Ch
     let number = one.entry.number;
     let partition = base.partition(number);
     let need = partition.map_or(at.len(), |partition| refer::used(partition, ground.block));
-    let lead = places::lead(&one.entry, ground.block);
+    let lead = logical::lead(&one.entry, ground.block);
     Some((one, Item { number, at, need: need.min(at.len()), lead, grain }))
 }
 
@@ -236,7 +240,7 @@ impl<'a> Search<'a> {
         let stays = |entry: &&Entry| !self.moving.iter().any(|(one, _)| one.entry.number == entry.number);
         let kept: Vec<&Entry> = entries.iter().filter(stays).collect();
         if self.moving.iter().any(|(one, _)| one.entry.slot != Slot::Primary) {
-            return places::fixed(&kept, entries, self.ground.block);
+            return logical::fixed(&kept, entries, self.ground.block);
         }
         kept.iter().filter_map(|entry| span_of(entry, self.ground.block)).collect()
     }
@@ -269,7 +273,7 @@ impl<'a> Search<'a> {
     /// `None` if no logical partition moves.
     fn records(&self, places: &[Placed<'_>]) -> Result<Option<Records>, RealignError> {
         let places: Vec<(u32, Span)> = places.iter().map(|(_, item, to)| (item.number, *to)).collect();
-        let chain = places::Chain::of(&self.base.table.partitions, &places, self.ground);
+        let chain = logical::Chain::of(&self.base.table.partitions, &places, self.ground);
         chain.map(|chain| chain.records()).transpose()
     }
 
@@ -389,7 +393,7 @@ fn references(base: &Base<'_>, plan: &Plan) -> Result<Vec<(u32, Reference)>, Rea
     let loaders = Loaders::read(situation.medium, situation.stack).map_err(PlanError::from)?;
     let block = situation.block();
     let mut found = Vec::new();
-    for entry in places::moving(plan) {
+    for entry in logical::moving(plan) {
         let Some((partition, span)) = base.partition(entry.number).zip(plan.span(entry)) else { continue };
         let of_it = refer::references(partition, entry, format, span.start(), block, Some(&loaders));
         found.extend(of_it.into_iter().map(|reference| (entry.number, reference)));

@@ -112,7 +112,24 @@
 //!
 //! # What cannot be read
 //!
-//! It stops the job, and the way back needs only what was read before.
+//! It stops the job, and the way back needs only what was read before. Or, if the caller says so
+//! (`skip_bad`), the [`filler`] takes its place, and the journal gets a list of it ([`Bad`]):
+//!
+//! - What `R(i)` describes in place of unreadable bytes is listed, and flushed, before `R(i)` is written. So a
+//!   filler is at no destination without its entry. An entry without a filler is harmless: before the window
+//!   began the sector was unreadable, and it is read again.
+//! - Such a window is copied, whatever the distance, so that it is not read again after a crash: a sector may
+//!   be readable one time and not the next. Its source is not compared with the record any more.
+//! - Each block of the list is written once. A torn one hides no other, and was not flushed; the next entry
+//!   takes its place. Without room in the list an unreadable sector stops the job.
+//! - If a direct window cannot be read again after a crash, its destination may have all of it already. If
+//!   not, what is missing is listed and the filler written, as above.
+//! - The way back writes no filler where the bytes may still be: a physical sector in which something could
+//!   not be read is left as it is, if no window up to `done` and none of the two that may be in flight has
+//!   `W(i)` there. So it is what it was before the moves. Which sectors these are follows from the list, as
+//!   it is when the rollback begins, and from `done`, so every recovery leaves out the same: what is found on
+//!   the way back is at a destination, which was written, or shares a physical sector with what was moved and
+//!   is not listed as moved.
 //!
 //! # What it relies on
 //!
@@ -121,12 +138,10 @@
 //! medium does not: [`open`] flushes, drops the caches ([`Disk::drop_cache`]) and reads again. A file that is
 //! made for a journal must be durable in its folder, and is best allocated, before [`begin`].
 
-use std::io;
-
-use straddle_units::{ByteCount, ByteOffset};
-
+mod bad;
 mod disk;
 mod engine;
+mod error;
 mod fault;
 mod flight;
 mod job;
@@ -137,10 +152,15 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub use bad::{Bad, filler};
+use bad::{Skip, normal, settled, untouched};
+pub(crate) use bad::{listed, read_rest};
 use disk::SECTOR_LEN;
 pub use disk::{Disk, Disks, FileAccess, SECTOR};
 use engine::Run;
 pub use engine::{Progress, Watch};
+use error::Result;
+pub use error::{Device, RelocateError};
 use fault::Fault;
 use flight::Flight;
 pub use job::{Job, LARGEST_PAYLOAD, LARGEST_WINDOW, MOST_MOVES, Move, Parts, Traffic};
@@ -154,68 +174,4 @@ pub use recovery::{
     Back, Moved, Recovered, State, Turned, Unfinished, Whereabouts, begin, forget, inspect, is_latest,
     named_within, open, place_around, search,
 };
-use window::{Sequence, Window, changed, distance, holds, holes, is_cached, read, write_sparse};
-
-pub(crate) type Result<T, E = RelocateError> = std::result::Result<T, E>;
-
-/// One of the two disks that a move uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Device {
-    /// The disk whose data move.
-    #[error("the disk")]
-    Data,
-    /// The disk that holds the journal, if it is another one.
-    #[error("the journal's disk")]
-    Journal,
-}
-
-/// Why nothing, or not everything, was moved.
-///
-/// After [`Read`](Self::Read), [`Write`](Self::Write), [`Flush`](Self::Flush) and [`Changed`](Self::Changed)
-/// the journal is intact: open it again to resume or to roll back.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages document the variants")]
-pub enum RelocateError {
-    #[error("the moves are impossible: {0}")]
-    Job(String),
-    #[error("the journal does not fit: {0}")]
-    Place(String),
-    #[error("there is already a journal of a move at byte {0}")]
-    Occupied(ByteOffset),
-    #[error(
-        "the journal was made for a disk of {size} bytes, but this disk has {} bytes. If the disk has grown, \
-         limit it to the old size until the move is complete, with 'truncate -s {size}' for an image or \
-         'losetup --sizelimit {size}' for a disk",
-        found.get(),
-        size = made.get()
-    )]
-    OtherSize { made: ByteCount, found: ByteCount },
-    #[error("the journal is for another disk or for another location on this disk: {0}")]
-    Foreign(String),
-    #[error("the journal has format {0}, which this version of straddle does not support")]
-    Version(u32),
-    /// No crash explains it.
-    #[error("the journal or the data that it describes is damaged: {0}")]
-    Damaged(String),
-    #[error("cannot read byte {at} of {device}")]
-    Read { device: Device, at: ByteOffset, source: io::Error },
-    #[error("cannot write {len} at byte {at} of {device}")]
-    Write { device: Device, at: ByteOffset, len: ByteCount, source: io::Error },
-    /// What was written since the last flush may be lost.
-    #[error("cannot flush {device}")]
-    Flush { device: Device, source: io::Error },
-    #[error("the {len} at byte {at} differ when read back")]
-    Changed { at: ByteOffset, len: ByteCount },
-}
-
-impl RelocateError {
-    pub(crate) fn damaged(what: &str) -> Self {
-        Self::Damaged(what.to_owned())
-    }
-}
-
-straddle_units::error_kind! {
-    RelocateError: Refused;
-    Self::Job(_) | Self::Place(_) => Usage,
-    Self::Read { .. } | Self::Write { .. } | Self::Flush { .. } | Self::Changed { .. } => Failed,
-}
+use window::{Sequence, Window, changed, distance, holds, holes, hull, is_cached, read, write_without};

@@ -10,6 +10,7 @@ use straddle_repair::{Step, Target};
 
 use crate::args::FormatArguments;
 use crate::commands::plan::Saved;
+use crate::commands::realign::MoveArguments;
 use crate::commands::{copy, realign};
 use crate::exit::{Exit, UsageError, refuse};
 use crate::output::{plural, quote_path};
@@ -17,9 +18,9 @@ use crate::target::{local_paths, local_targets};
 use crate::view::text;
 use crate::{durability, exit, output};
 
-const OF_APPLY: &[(u8, &str)] = &[
+pub(crate) const MOVES: &[(u8, &str)] = &[
     (0, "success"),
-    (1, "copied, but some sectors could not be read"),
+    (1, "done, but some sectors could not be read"),
     (3, "a disk or file could not be read or written"),
     (4, "refused for safety; nothing was written"),
 ];
@@ -46,7 +47,7 @@ it back. When a disk is copied, the source is opened read-only. To restart an
 interrupted copy, run the same command again.";
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", exit::help(OF_APPLY)))]
+#[command(after_help = format!("{APPLY_EXAMPLES}\n\n{}", exit::help(MOVES)))]
 pub(crate) struct ApplyArguments {
     /// Plan saved by 'straddle plan' or 'straddle realign' (with --save).
     #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
@@ -79,14 +80,8 @@ pub(crate) struct ApplyArguments {
         value_parser = local_paths(), requires = "from")]
     pub(crate) allow_backing: Vec<PathBuf>,
 
-    /// For move plans: journal file, on a disk other than the target [default: unallocated space on the
-    /// target].
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) journal: Option<PathBuf>,
-
-    /// For copy plans: skip unreadable sectors, and list them in this new file (in ddrescue's map format).
-    #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) skip_bad: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) moves: MoveArguments,
 
     /// For table plans: show what would be written, without writing anything.
     #[arg(long)]
@@ -132,21 +127,22 @@ pub(crate) struct UndoArguments {
 }
 
 fn check_options(saved: &Saved, arguments: &ApplyArguments) -> Result<(), UsageError> {
+    let moves = &arguments.moves;
     let of_tables = arguments.dry_run || arguments.backup.is_some();
     let refused = match saved {
-        Saved::Copy(_) if of_tables || arguments.journal.is_some() => {
+        Saved::Copy(_) if of_tables || moves.journal.is_some() => {
             "--dry-run, --backup and --journal do not apply to a copy plan, because a copy does not change \
              its source"
         }
-        Saved::Table(_) | Saved::Moves(_) if arguments.from.is_some() || arguments.skip_bad.is_some() => {
-            "--from and --skip-bad apply only to a plan made by 'straddle realign --to'"
+        Saved::Table(_) | Saved::Moves(_) if arguments.from.is_some() => {
+            "--from applies only to a plan made by 'straddle realign --to'"
         }
         Saved::Moves(_) if of_tables => {
             "--dry-run and --backup apply only to a plan made by 'straddle plan'; 'straddle realign' shows \
              what a move plan will move"
         }
-        Saved::Table(_) if arguments.journal.is_some() => {
-            "--journal applies only to a plan made by 'straddle realign'"
+        Saved::Table(_) if moves.journal.is_some() || moves.skip_bad.is_some() => {
+            "--journal and --skip-bad apply only to a plan made by 'straddle realign'"
         }
         Saved::Table(_) | Saved::Moves(_) | Saved::Copy(_) => return Ok(()),
     };
@@ -168,7 +164,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result<Exit> {
     let plan = match saved {
         Saved::Copy(made) => return copy::apply(&made, arguments),
         Saved::Moves(realign) => {
-            return realign::apply(&realign, &arguments.write, arguments.journal.as_deref(), open()?);
+            return realign::apply(&realign, &arguments.write, &arguments.moves, open()?);
         }
         Saved::Table(plan) => plan,
     };

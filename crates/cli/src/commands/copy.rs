@@ -1,7 +1,6 @@
 //! `straddle realign --to`, and the part of `straddle apply` that copies a disk.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -15,16 +14,16 @@ use straddle_device::image::{Format, Limits, Promised};
 use straddle_device::live::Machine;
 use straddle_device::{FileId, MemoryMedium, OpenError, Options, claim};
 use straddle_layout::{Problem, TableKind, read_stack};
-use straddle_repair::copy::{Copied, Copy, CopyWanted, Listing, Source, Stage};
+use straddle_repair::copy::{Copied, Copy, CopyWanted, Source, Stage, Unreadable};
 use straddle_repair::realign::RealignError;
 use straddle_repair::{ChangeError, Depth, Document, Present, Situation, Target, TargetError, copy};
-use straddle_units::{ByteCount, Span};
+use straddle_units::ByteCount;
 
 use crate::commands::apply::ApplyArguments;
 use crate::commands::plan::{random_seed, save};
-use crate::commands::realign::{RealignArguments, opened};
+use crate::commands::realign::{RealignArguments, UnreadableMap, check_map, opened};
 use crate::exit::{Exit, RefusedError, UsageError, refuse};
-use crate::output::{plural, quote_path};
+use crate::output::quote_path;
 use crate::progress::Watcher;
 use crate::target::{local_paths, local_targets};
 use crate::view::text;
@@ -87,7 +86,14 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
         let options = Options { assume, ..Options::default() };
         let name = new.display().to_string();
         let target = Present::to_change(new, &options, Depth::OldTable).with_context(|| name.clone())?;
-        copy::plan(&source, &target.situation(), &wanted).with_context(|| name)?
+        let situation = target.situation();
+        let made = copy::plan(&source, &situation, &wanted).with_context(|| name.clone())?;
+        let mut watcher = Watcher::start("")?;
+        let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
+        if made.check_file(new, situation.medium, &mut watch).with_context(|| name.clone())?.is_break() {
+            return Ok(Exit::INTERRUPTED);
+        }
+        made
     } else {
         check_name(new)?;
         let name = arguments.target.display().to_string();
@@ -107,7 +113,8 @@ pub(super) fn plan(arguments: &RealignArguments, new: &Path) -> Result<Exit> {
         old: &arguments.target,
         options: &how_opened(arguments.image.format, &copy.allow_backing),
         new,
-        reads_first: is_there && !made.wipes,
+        // A file was read just now.
+        reads_first: is_there && !made.wipes && !new.is_file(),
         saved: output_file::named(arguments.save.as_ref()),
     };
     if arguments.json {
@@ -133,8 +140,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let from =
         from.ok_or_else(|| UsageError("a copy plan needs the source disk; add --from SOURCE".to_owned()))?;
     let new = arguments.write.as_path();
-    // Before anything is written: that the list can be made is then known.
-    arguments.skip_bad.as_deref().map_or(Ok(()), output_file::may_make)?;
+    check_map(&arguments.moves, None)?;
     let options = Options {
         logical: Some(made.source.sector),
         format: arguments.from_format,
@@ -148,9 +154,7 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     let backing = options.allow_backing.iter().map(PathBuf::as_path);
     let is_public = std::iter::once(from).chain(backing).all(is_public);
     let new_image = make_new(new, made.plan.disk.size, is_public).with_context(|| name.clone())?;
-    let begun = Target::open(new, arguments.image.format)
-        .map_err(anyhow::Error::from)
-        .and_then(|target| Ok((target, Watcher::start("copying")?)));
+    let begun = begin(new, arguments);
     let has_begun = begun.is_ok();
     let copied = begun.and_then(|begun| run(made, &source, begun, arguments));
     let is_untouched = match &copied {
@@ -163,34 +167,27 @@ pub(super) fn apply(made: &Copy, arguments: &ApplyArguments) -> Result<Exit> {
     report(copied.with_context(|| name.clone())?, made, arguments, &name)
 }
 
+/// What is needed before anything is copied. The list is made when an interrupt no longer ends this process.
+fn begin<'a>(
+    new: &Path,
+    arguments: &'a ApplyArguments,
+) -> Result<(Target<'static>, Watcher, UnreadableMap<'a>)> {
+    let target = Target::open(new, arguments.image.format)?;
+    let watcher = Watcher::start("copying")?;
+    Ok((target, watcher, UnreadableMap::make(&arguments.moves)?))
+}
+
 fn run(
     made: &Copy,
     source: &Source<'_>,
-    (mut target, mut watcher): (Target<'_>, Watcher),
+    (mut target, mut watcher, map): (Target<'_>, Watcher, UnreadableMap<'_>),
     arguments: &ApplyArguments,
 ) -> Result<Copied> {
+    let moves = &arguments.moves;
     let name = arguments.write.display().to_string();
-    let map = arguments.skip_bad.as_deref();
-    let mut list = map.map(|path| move |filled: &[Span]| save_map(path, filled));
+    let unreadable = if moves.skip_bad.is_some() { Unreadable::IsListed } else { Unreadable::Stops };
     let mut watch = |stage, progress| watch(&mut watcher, &name, stage, progress);
-    let list = list.as_mut().map(|list| list as Listing<'_>);
-    Ok(made.run(source, &mut target, &mut watch, list)?)
-}
-
-/// Lists where fillers are, as a map of ddrescue.
-fn save_map(path: &Path, filled: &[Span]) -> io::Result<()> {
-    let head = "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n# pos  \
-                size  status\n";
-    let mut places = filled.to_vec();
-    places.sort_unstable_by_key(|place| place.start());
-    let lines = places.iter().map(|at| format!("0x{:X}  0x{:X}  -\n", at.start().get(), at.len().get()));
-    let map = head.to_owned() + &lines.collect::<String>();
-    let mut file = output_file::new(path).map_err(io::Error::other)?;
-    let saved = file.write_all(map.as_bytes()).and_then(|()| file.sync_all());
-    saved.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-    let areas = plural(filled.len(), "area");
-    output::complain(&format!("{}: lists {areas} that could not be read", path.display()));
-    Ok(())
+    Ok(made.run(source, &mut target, unreadable, (&mut watch, &mut |bad| map.list(bad)))?)
 }
 
 fn watch(
@@ -284,14 +281,14 @@ fn size_new(file: &File, path: &Path, size: ByteCount) -> Result<()> {
 fn report(copied: Copied, made: &Copy, arguments: &ApplyArguments, name: &str) -> Result<Exit> {
     let shown = output::printable(name);
     let interrupted = match copied {
-        Copied::Complete(filled) => {
+        Copied::Complete(bad) => {
             let printed = output::print(&format!(
                 "{shown}: {} copied and read back; table written\n  it has the same UUIDs as its source, so \
                  do not use both at the same time\n\
                  ",
                 made.total()
             ))?;
-            return Ok(if filled.is_empty() { printed } else { Exit::Findings });
+            return Ok(if bad.is_empty() { printed } else { Exit::Findings });
         }
         Copied::Stopped => "the copy is unfinished, and the source is unchanged",
         Copied::Untouched => "nothing was written",

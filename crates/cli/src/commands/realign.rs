@@ -1,29 +1,33 @@
 //! `straddle realign` and `straddle resume`, and the part of `straddle apply` that moves data.
 
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
-use straddle_device::Options;
+use straddle_device::{FileId, Options};
 use straddle_repair::apply::ApplyError;
-use straddle_repair::boot::{Console, Ended, System};
 use straddle_repair::realign::{
-    JournalFile, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted,
+    JournalFile, JournalPlace, Listing, MoveError, Outcome, Realign, RealignError, Run, Wanted,
 };
-use straddle_repair::relocate::{Device, RelocateError};
+use straddle_repair::relocate::Bad;
 use straddle_repair::{Depth, Document, Place, Present, SCHEMA, Situation, Target, realign};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Lba};
 
 use crate::args::{FormatArguments, SectorArguments, block_size, partition_number, positive_size};
-use crate::commands::copy;
+use crate::commands::apply::MOVES;
 use crate::commands::copy::CopyArguments;
 use crate::commands::plan::save;
-use crate::exit::{Exit, UsageError, refuse};
-use crate::output::{plural, quote_path};
-use crate::progress::{Watcher, on_interrupt};
+use crate::commands::{at_boot, copy};
+use crate::exit::{Exit, UsageError, refuse, usage};
+use crate::output::quote_path;
+use crate::progress::Watcher;
 use crate::target::local_targets;
 use crate::view::text;
 use crate::{durability, exit, input, output, output_file};
@@ -110,6 +114,17 @@ fn start_of(text: &str) -> Result<(u32, Place), String> {
     Ok((number, place.parse().map_err(|error: straddle_repair::PlanError| error.to_string())?))
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct MoveArguments {
+    /// Journal file, on a disk other than the target [default: unallocated space on the target].
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// Skip unreadable sectors, and list them in this new file (in ddrescue's map format).
+    #[arg(long, value_name = "MAP", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) skip_bad: Option<PathBuf>,
+}
+
 const RESUME_EXAMPLES: &str = "\
 Examples:
   straddle resume sdb                     # complete the move
@@ -128,7 +143,7 @@ If a power cut has torn a sector of the table, the sector is restored from the
 journal.";
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::help(exit::OF_WORK)))]
+#[command(after_help = format!("{RESUME_EXAMPLES}\n\n{}", exit::help(MOVES)))]
 pub(crate) struct ResumeArguments {
     /// Block device or raw image with an unfinished move.
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, value_parser = local_targets())]
@@ -140,13 +155,12 @@ pub(crate) struct ResumeArguments {
 
     /// Continue even if another program has replaced the partition table since the move stopped. The other
     /// program's table is first saved to this new file, which must be on another disk. Older copies of the
-    /// journal, data changed since the move stopped, and copies of the disk (with --journal) are also accepted.
+    /// journal, and data changed since the move stopped, are also accepted.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) restore_table: Option<PathBuf>,
 
-    /// Journal file, on a disk other than the target [default: unallocated space on the target].
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) journal: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) moves: MoveArguments,
 
     #[command(flatten)]
     pub(crate) image: FormatArguments,
@@ -157,8 +171,8 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
         return copy::plan(arguments, new);
     }
     match arguments.at_boot {
-        Some(AtBoot::Cancel) => return cancel(&arguments.target),
-        Some(AtBoot::Now) => return begin_at_boot(&arguments.target),
+        Some(AtBoot::Cancel) => return at_boot::cancel(&arguments.target),
+        Some(AtBoot::Now) => return at_boot::now(&arguments.target),
         Some(AtBoot::Prepare) | None => {}
     }
     let options = opened(arguments);
@@ -191,57 +205,9 @@ pub(crate) fn run(arguments: &RealignArguments) -> Result<Exit> {
         output::print(&text::plan::moves(&arguments.target, &realign, saved, is_at_boot))?;
     }
     if arguments.at_boot.is_some() {
-        return prepare(&arguments.target, &realign, &present);
+        return at_boot::prepare(&arguments.target, &realign, &present);
     }
     Ok(Exit::Success)
-}
-
-/// Installs what moves the partitions before the root file system is mounted.
-fn prepare(disk: &Path, realign: &Realign, present: &Present) -> Result<Exit> {
-    let name = disk.display().to_string();
-    let program = std::env::current_exe().context("cannot find the path of this program")?;
-    // Ctrl-C ends the program that makes the initramfs, and then all is removed again.
-    on_interrupt(&Arc::default()).context("cannot install the Ctrl-C handler")?;
-    let prepared = System::running().prepare(disk, realign, present, &program);
-    prepared.with_context(|| name.clone())?;
-    let bytes = realign.total();
-    let (shown, operand) = (output::printable(&name), quote_path(disk));
-    let moved = plural(realign.moves.len(), "partition");
-    output::print(&format!(
-        "{shown}: prepared; at the next boot, before the root file system is mounted, {bytes} of data in \
-         {moved} will be moved
-  after a power cut, the next boot resumes the move; nothing else runs until it is done
-  if the disk changes before then, nothing is written and the system boots as usual
-  to see the result: straddle check {operand}
-  to cancel: straddle realign {operand} --at-boot=cancel
-"
-    ))
-}
-
-fn cancel(disk: &Path) -> Result<Exit> {
-    let name = disk.display().to_string();
-    on_interrupt(&Arc::default()).context("cannot install the Ctrl-C handler")?;
-    System::running().cancel(disk).with_context(|| name.clone())?;
-    output::print(&format!("{}: nothing will be moved at the next boot\n", output::printable(&name)))
-}
-
-/// What the initramfs runs: resumes an unfinished move, or begins the one that was prepared.
-fn begin_at_boot(disk: &Path) -> Result<Exit> {
-    let name = disk.display().to_string();
-    let id = input::random_bytes("cannot create an identifier for the move")?;
-    let mut watcher = Watcher::start("moving")?;
-    let mut console = Console {
-        watch: &mut |progress| watcher.look(progress),
-        restart: &mut |why| output::complain(&format!("{name}: {why}; rebooting")),
-    };
-    let ended = System::running().carry_out(disk, id, &mut console);
-    drop(watcher);
-    let ended = ended.with_context(|| name.clone())?;
-    output::complain(&format!("{name}: {ended}"));
-    Ok(match ended {
-        Ended::AlreadyDone | Ended::Complete { .. } | Ended::Back => Exit::Success,
-        Ended::Paused => Exit::INTERRUPTED,
-    })
 }
 
 pub(super) fn opened(arguments: &RealignArguments) -> Options {
@@ -291,26 +257,28 @@ fn wanted(arguments: &RealignArguments, block: BlockSize) -> Result<Wanted> {
 pub(super) fn apply(
     realign: &Realign,
     path: &Path,
-    journal: Option<&Path>,
+    moves: &MoveArguments,
     mut target: Target<'static>,
 ) -> Result<Exit> {
     let name = path.display().to_string();
-    let place = match journal {
-        Some(file) => {
-            durability::warn(("journal", "file on a disk with --journal"), file, path);
-            JournalPlace::File(JournalFile::create(file, realign)?)
-        }
+    check_map(moves, None)?;
+    if let Some(file) = &moves.journal {
+        durability::warn(("journal", "file on a disk with --journal"), file, path);
+    }
+    let journal = match &moves.journal {
+        Some(file) => JournalPlace::File(JournalFile::create(file, realign)?),
         None => JournalPlace::Inside,
     };
     let id = input::random_bytes("cannot create an identifier for the move")?;
-    let begun = realign.begin(&mut target, place, id);
-    carry(begun.with_context(|| name.clone())?, &name, path, journal, false)
+    let begun = realign.begin(&mut target, journal, id);
+    carry(begun.with_context(|| name.clone())?, &name, path, moves, false)
 }
 
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
     let path = &arguments.target;
     let name = path.display().to_string();
-    let journal = arguments.journal.as_deref().map(JournalFile::open).transpose()?;
+    check_map(&arguments.moves, arguments.restore_table.as_deref())?;
+    let journal = arguments.moves.journal.as_deref().map(JournalFile::open).transpose()?;
     let mut target = Target::open(path, arguments.image.format).with_context(|| name.clone())?;
     let mut restored = None;
     let run = match &arguments.restore_table {
@@ -331,7 +299,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
             run
         }
     };
-    let ended = carry(run, &name, path, arguments.journal.as_deref(), arguments.rollback);
+    let ended = carry(run, &name, path, &arguments.moves, arguments.rollback);
     match restored {
         Some(undo) => ended.with_context(|| {
             format!(
@@ -345,36 +313,46 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit> {
 }
 
 /// Runs to the end, or to the first safe point after an interrupt.
-fn carry(run: Run<'_>, name: &str, path: &Path, journal: Option<&Path>, is_back: bool) -> Result<Exit> {
+fn carry(run: Run<'_>, name: &str, path: &Path, moves: &MoveArguments, is_back: bool) -> Result<Exit> {
     let mut watcher = Watcher::start(if is_back { "moving back" } else { "moving" })?;
     let mut watch = |progress| watcher.look(progress);
-    let moved = run.realign().total();
+    let run = if moves.skip_bad.is_some() { run.skip_bad() } else { run };
+    let moved = run.realign().moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
     let after: Vec<String> = run
         .realign()
         .afterwards()
         .filter(|_| !is_back)
         .map(|(number, what)| text::wrap(&format!("then, partition {number}: {what}"), "  ") + "\n")
         .collect();
-    let ended = if is_back { run.roll_back(&mut watch) } else { run.finish(&mut watch) };
+    let map = UnreadableMap::make(moves)?;
+    let list: Listing<'_> = &mut |bad| map.list(bad);
+    let ended = match is_back {
+        true => run.roll_back_listing(&mut watch, list),
+        false => run.finish_listing(&mut watch, list),
+    };
+    drop(map);
     drop(watcher);
     let operand = quote_path(path);
-    let option = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
-    let resume = format!("straddle resume {operand}{option}");
-    let ended = ended.or_else(|error| explained(error, name, (&resume, is_back), journal.is_some()))?;
+    let journal = moves.journal.as_deref();
+    let journal = journal.map_or_else(String::new, |file| format!(" --journal {}", quote_path(file)));
+    let resume = format!("straddle resume {operand}{journal}");
+    let ended = ended.or_else(|error| explained(error, name, (&resume, is_back), moves))?;
     let shown = output::printable(name);
-    if ended == Outcome::Paused {
+    let Outcome::Complete(bad) = ended else {
         let ways = ways(&resume, is_back);
         let ways: String = ways.iter().map(|way| format!("  {way}\n")).collect();
         output::print(&format!("{shown}: interrupted at a safe point; the move is unfinished\n{ways}"))?;
         return Ok(Exit::INTERRUPTED);
-    }
+    };
     let said = match is_back {
         true => "old layout and contents restored".to_owned(),
-        false => format!("{moved} moved; new table written and verified"),
+        false => format!("{} moved; new table written and verified", ByteCount::new(moved)),
     };
     // That it is over is known even if nothing can be printed.
-    output::print(&format!("{shown}: {said}\n{}", after.concat()))
-        .with_context(|| format!("{shown}: {said}, but this result cannot be written to standard output"))
+    let printed = output::print(&format!("{shown}: {said}\n{}", after.concat()));
+    let printed = printed
+        .with_context(|| format!("{shown}: {said}, but this result cannot be written to standard output"))?;
+    Ok(if bad.is_empty() { printed } else { Exit::Findings })
 }
 
 /// What an interrupted run can be followed by. A rollback cannot be turned round.
@@ -389,18 +367,18 @@ fn explained(
     error: MoveError,
     name: &str,
     (resume, is_back): (&str, bool),
-    is_in_file: bool,
+    moves: &MoveArguments,
 ) -> Result<Outcome> {
     match error {
         MoveError::OtherTable => {
             let again = format!("{resume} --restore-table FILE");
             // The journal's file does not say whose data it describes.
-            let only_if = match is_in_file {
-                true => {
+            let only_if = match moves.journal {
+                Some(_) => {
                     " (only if data on this disk was moved; on a clone or a restored backup, this would \
                      destroy the data)"
                 }
-                false => "",
+                None => "",
             };
             refuse(format!(
                 "{name}: {error}. To save the changed table to a new file and resume the move, run {again}. \
@@ -413,19 +391,84 @@ fn explained(
         }
         // The same command would be refused again.
         error if error.kind() == ErrorKind::Refused => Err(error).with_context(|| name.to_owned()),
-        error => {
-            let mut ways = ways(resume, is_back);
-            if let MoveError::Moves(RelocateError::Read { device: Device::Data, .. }) = error {
-                ways.push(format!(
-                    "if the sector stays unreadable: {}copy the whole disk with ddrescue to a disk or image \
-                     of the same size, and resume there{}",
-                    if is_back { "" } else { "roll back, or " },
-                    if is_in_file { " with --restore-table FILE" } else { "" }
-                ));
+        error => Err(error).with_context(|| format!("{name}: {}", ways(resume, is_back).join("; "))),
+    }
+}
+
+/// The file for the list of what could not be read. Without a list it is removed.
+pub(super) struct UnreadableMap<'m> {
+    made: Option<(&'m Path, fs::File)>,
+    is_listed: Cell<bool>,
+}
+
+impl<'m> UnreadableMap<'m> {
+    /// Makes it. An interrupt is to be noticed by then, for it would leave the file.
+    pub(super) fn make(moves: &'m MoveArguments) -> Result<Self> {
+        let made =
+            moves.skip_bad.as_deref().map(|path| Ok::<_, anyhow::Error>((path, output_file::new(path)?)));
+        Ok(Self { made: made.transpose()?, is_listed: Cell::new(false) })
+    }
+
+    /// Saves the list, with the places of the fillers, durably; without a file it goes to standard error.
+    pub(super) fn list(&self, bad: &[Bad]) -> io::Result<()> {
+        match &self.made {
+            Some((path, file)) => {
+                let (text, areas) = (rescue_map(bad), output::plural(bad.len(), "area"));
+                let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+                let written = file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0));
+                written.and_then(|()| file.sync_all()).map_err(named)?;
+                output::complain(&format!("{}: lists {areas} that could not be read", path.display()));
             }
-            Err(error).with_context(|| format!("{name}: {}", ways.join("; ")))
+            None => complain_unreadable(bad),
+        }
+        self.is_listed.set(true);
+        Ok(())
+    }
+}
+
+pub(super) fn complain_unreadable(bad: &[Bad]) {
+    if !bad.is_empty() {
+        let (text, areas) = (rescue_map(bad), output::plural(bad.len(), "area"));
+        output::complain(&format!("{areas} could not be read:\n{}", text.trim_end()));
+    }
+}
+
+impl Drop for UnreadableMap<'_> {
+    fn drop(&mut self) {
+        if let Some((path, file)) = self.made.as_ref().filter(|_| !self.is_listed.get()) {
+            let _ = FileId::remove_open(file, path);
         }
     }
+}
+
+/// Refuses a file for the list that exists or cannot be made, or is the journal or that of `--restore-table`.
+pub(super) fn check_map(moves: &MoveArguments, saved_table: Option<&Path>) -> Result<()> {
+    let Some(map) = &moves.skip_bad else { return Ok(()) };
+    for (option, other) in [("--journal", moves.journal.as_deref()), ("--restore-table", saved_table)] {
+        if other.is_some_and(|other| place(other) == place(map)) {
+            return usage(format!("{option} and --skip-bad need different files"));
+        }
+    }
+    // Before anything is written: that it can be made is then known.
+    output_file::may_make(map)
+}
+
+fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
+    (output_file::folder_of(path).canonicalize().ok(), path.file_name())
+}
+
+/// The areas that could not be read, where they are now, as a map of ddrescue.
+fn rescue_map(bad: &[Bad]) -> String {
+    let mut map =
+        "# Mapfile. Created by straddle\n# current_pos  current_status  current_pass\n0x0  +  1\n# pos  size \
+          status\n"
+            .to_owned();
+    let mut areas: Vec<(u64, u64)> = bad.iter().map(|one| (one.to.get(), one.from.len().get())).collect();
+    areas.sort_unstable();
+    for (at, len) in areas {
+        let _ = writeln!(map, "0x{at:X}  0x{len:X}  -");
+    }
+    map
 }
 
 /// What `straddle realign --json` prints.
@@ -451,4 +494,52 @@ pub(crate) struct NothingReport {
     moves: [(); 0],
     /// Why partitions that start off a boundary are not moved.
     notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that has the list's name by then is neither written to nor removed.
+    #[test]
+    fn the_list_goes_to_the_file_that_was_made_for_it() {
+        for is_listed in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, aside) = (dir.path().join("bad.map"), dir.path().join("aside"));
+            let map = UnreadableMap {
+                made: Some((&path, output_file::new(&path).unwrap())),
+                is_listed: Cell::new(false),
+            };
+            fs::rename(&path, &aside).unwrap();
+            fs::write(&path, "another's").unwrap();
+            if is_listed {
+                map.list(&[]).unwrap();
+            }
+            drop(map);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+            let list = if is_listed { rescue_map(&[]) } else { String::new() };
+            assert_eq!(fs::read_to_string(&aside).unwrap(), list);
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_not_made_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.map");
+        drop(UnreadableMap {
+            made: Some((&path, output_file::new(&path).unwrap())),
+            is_listed: Cell::new(false),
+        });
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_place_is_the_same_by_any_way_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        let (plain, round) = (dir.path().join("j"), dir.path().join("sub").join("..").join("j"));
+        assert_eq!(place(&plain), place(&round));
+        assert_ne!(place(&plain), place(&dir.path().join("sub").join("j")));
+        assert_eq!(place(Path::new("j")), place(Path::new("./j")));
+    }
 }

@@ -315,11 +315,16 @@ impl Backup {
 fn plan_of(text: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     let has = |key: &str| value.get(key).is_some();
-    ["moves", "extents", "boundaries"].into_iter().any(has).then(|| {
-        "it is a plan. The backup is the .undo file that 'straddle apply' wrote next to a plan for a table; to \
-         revert an unfinished move, use 'straddle resume --rollback'"
-            .to_owned()
-    })
+    let what = match (has("moves"), has("extents"), has("boundaries")) {
+        (true, _, _) => {
+            "a move plan. To revert an unfinished move, use 'straddle resume --rollback'; a finished move \
+             cannot be reverted"
+        }
+        (_, true, _) => "a copy plan, and a copy leaves its source unchanged",
+        (_, _, true) => "a plan. The backup is the .undo file that 'straddle apply' wrote next to the plan",
+        _ => return None,
+    };
+    Some(format!("it is {what}"))
 }
 
 pub(super) fn contradicts() -> ApplyError {

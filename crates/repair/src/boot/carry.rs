@@ -18,7 +18,7 @@ use straddle_layout::{HIBERNATION_REACH, is_hibernation};
 use super::prepare::{moving, write};
 use super::{BootError, LOG, System, sysfs_of};
 use crate::apply::ApplyError;
-use crate::realign::{JournalPlace, MoveError, Outcome, Realign, Run, Watch};
+use crate::realign::{JournalPlace, Listing, MoveError, Outcome, Realign, Run, Watch};
 use crate::{Depth, Present, Target};
 
 /// How often the kernel is asked to reread the table, and the pauses between.
@@ -30,20 +30,25 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub struct Console<'c> {
     /// Receives the progress, and may stop the moves at a safe point.
     pub watch: Watch<'c>,
+    /// Receives the list of what could not be read.
+    pub list: Listing<'c>,
     /// Receives why the machine reboots, before it does.
     pub restart: &'c mut dyn FnMut(&str),
 }
 
-/// How a move at boot ended.
+/// How a move at boot ended. `unreadable` is the number of areas that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the texts document the variants")]
 pub enum Ended {
     AlreadyDone,
     Complete {
         is_resumed: bool,
+        unreadable: usize,
     },
     /// A rollback that had begun earlier.
-    Back,
+    Back {
+        unreadable: usize,
+    },
     Paused,
 }
 
@@ -51,11 +56,17 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlreadyDone => "the partitions have been moved; --at-boot=cancel removes the hook",
-            Self::Complete { is_resumed: false } => "the move is complete",
-            Self::Complete { is_resumed: true } => "the move was interrupted and is now complete",
-            Self::Back => "the old layout is restored",
+            Self::Complete { is_resumed: false, .. } => "the move is complete",
+            Self::Complete { is_resumed: true, .. } => "the move was interrupted and is now complete",
+            Self::Back { .. } => "the old layout is restored",
             Self::Paused => "the move was interrupted at a safe point; the next boot will resume it",
-        })
+        })?;
+        match self {
+            Self::Complete { unreadable, .. } | Self::Back { unreadable } if *unreadable > 0 => {
+                write!(f, "; areas that could not be read: {unreadable}")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -126,8 +137,8 @@ fn described(ended: &Result<Ended, BootError>) -> String {
 
 fn finished(run: Run<'_>, is_back: bool, console: &mut Console<'_>) -> Result<Outcome, MoveError> {
     match is_back {
-        true => run.roll_back(console.watch),
-        false => run.finish(console.watch),
+        true => run.roll_back_listing(console.watch, console.list),
+        false => run.finish_listing(console.watch, console.list),
     }
 }
 
@@ -137,12 +148,15 @@ fn ended(
     target: &Target<'_>,
     (is_resumed, is_back): (bool, bool),
 ) -> Result<Ended, BootError> {
+    let complete = |unreadable| match is_back {
+        true => Ended::Back { unreadable },
+        false => Ended::Complete { is_resumed, unreadable },
+    };
     match outcome {
+        Ok(Outcome::Complete(bad)) => Ok(complete(bad.len())),
         Ok(Outcome::Paused) => Ok(Ended::Paused),
-        // After this error the table is written, and the kernel is asked again later.
-        Ok(Outcome::Complete) | Err(MoveError::Apply(ApplyError::Kernel(_))) => {
-            Ok(if is_back { Ended::Back } else { Ended::Complete { is_resumed } })
-        }
+        // The table is written, and the kernel is asked again later.
+        Err(MoveError::Apply(ApplyError::Kernel(_))) => Ok(complete(0)),
         Err(error) => {
             let is_done = matches!(realign.is_done(target), Ok(true));
             let error = Box::new(error.into());

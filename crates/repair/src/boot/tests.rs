@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -102,8 +103,9 @@ impl Machine {
             left = left.saturating_sub(1);
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
+        let mut list = |_: &[crate::relocate::Bad]| -> io::Result<()> { Ok(()) };
         let mut restart = |why: &str| panic!("it starts again: {why}");
-        let mut console = Console { watch: &mut watch, restart: &mut restart };
+        let mut console = Console { watch: &mut watch, list: &mut list, restart: &mut restart };
         self.system.carry_out(&self.disk(), [7; 16], &mut console)
     }
 
@@ -253,7 +255,7 @@ fn a_start_moves_what_was_prepared_and_later_ones_find_it_done() {
     machine.install().unwrap();
     assert_eq!(machine.start_of_partition(), 63);
     assert_eq!(machine.system.last(&[]), None);
-    assert_eq!(machine.start(FOREVER).unwrap(), Ended::Complete { is_resumed: false });
+    assert_eq!(machine.start(FOREVER).unwrap(), Ended::Complete { is_resumed: false, unreadable: 0 });
     assert_eq!(machine.start_of_partition(), 2048);
     assert!(machine.last().ends_with("disk.img, at the last boot: the move is complete"));
     assert_eq!(machine.system.last(&[machine.folder.path().join("other")]), None);
@@ -272,7 +274,7 @@ fn the_next_start_resumes() {
         assert_eq!(fs::read(machine.disk()).unwrap()[450], 0x7F);
         assert!(machine.last().contains("the next boot will resume it"), "{}", machine.last());
         let resumed = machine.start(FOREVER).unwrap();
-        assert_eq!(resumed, Ended::Complete { is_resumed: true });
+        assert_eq!(resumed, Ended::Complete { is_resumed: true, unreadable: 0 });
         assert_eq!(machine.start_of_partition(), 2048);
     }
 }

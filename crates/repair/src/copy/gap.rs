@@ -4,7 +4,9 @@
 //! over a table or into a partition. Data that are not copied are named. Without consent a copy writes only where the
 //! new disk holds zeros: all of these places are read before the first write, except holes of a file.
 
+use std::fs::File;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use straddle_device::{Medium, ReadError};
 use straddle_layout::format::mbr;
@@ -17,8 +19,7 @@ use crate::encode::{CurrentGpt, writes};
 use crate::fingerprint::bytes_of;
 use crate::plan::{Format, Plan, Situation, WIPED, array_sectors};
 use crate::realign::unallocated::ends;
-use crate::relocate::Progress;
-use crate::target::Disk;
+use crate::relocate::{Disk as _, FileAccess, Progress};
 
 /// Boot loaders of single-board computers end at 16 MiB.
 pub(super) const MAX_LOADER: ByteOffset = ByteOffset::new(32 * MIB);
@@ -138,29 +139,49 @@ impl Lead {
 const PIECE: usize = 4096;
 
 impl Copy {
+    /// Checks a new disk that is a file, which is quick if the file is sparse. Other disks are left to
+    /// [`run`](Self::run). Breaks if `watch` does.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::NotZero`], or if it cannot be read.
+    pub fn check_file(
+        &self,
+        path: &Path,
+        medium: &dyn Medium,
+        watch: CopyWatch<'_>,
+    ) -> Result<ControlFlow<()>, CopyError> {
+        let Some(file) = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|it| it.is_file()))
+        else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.check_empty(medium, self.written(medium)?, &|span| FileAccess::new(&file).holes(span), watch)
+    }
+
     pub(super) fn check_empty(
         &self,
-        disk: &dyn Disk,
+        medium: &dyn Medium,
         places: Vec<Span>,
+        holes: &dyn Fn(Span) -> Vec<Span>,
         watch: CopyWatch<'_>,
     ) -> Result<ControlFlow<()>, CopyError> {
         if self.wipes {
             return Ok(ControlFlow::Continue(()));
         }
-        let data: Vec<Span> = places.into_iter().flat_map(|span| span.gaps(disk.holes(span))).collect();
+        let data: Vec<Span> = places.into_iter().flat_map(|span| span.gaps(holes(span))).collect();
         let total = data.iter().fold(0_u64, |sum, span| sum.saturating_add(span.len().get()));
         let (mut done, mut buffer) = (0_u64, Vec::new());
         for window in data.into_iter().flat_map(|span| span.pieces(WINDOW)) {
             buffer.resize(window.len().in_memory(), 0);
             let unknown = |source| CopyError::Unknown { at: window.start(), source };
-            disk.read_at(window.start(), &mut buffer).map_err(unknown)?;
+            medium.read_at(window.start(), &mut buffer).map_err(unknown)?;
             if let Some(offset) = first_set(&buffer) {
                 let at = window.start().checked_add(ByteCount::new(offset as u64));
                 return Err(CopyError::NotZero { at: at.ok_or(CopyError::TooLarge)? });
             }
             done = done.saturating_add(window.len().get());
             let (done, total) = (ByteCount::new(done), ByteCount::new(total));
-            let progress = Progress { done, total };
+            let progress = Progress { done, total, is_back: false, skipped: ByteCount::ZERO };
             if watch(Stage::Reading, progress).is_break() {
                 return Ok(ControlFlow::Break(()));
             }

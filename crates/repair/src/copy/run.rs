@@ -5,7 +5,6 @@
 //! medium, and only if the source was not written to since it was opened. Unreadable sectors are listed, or stop the
 //! copy.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
@@ -22,8 +21,8 @@ use crate::encode::{Step, encode_over_all};
 use crate::fingerprint::{Fingerprint, bytes_at, holds};
 use crate::foresee::{After, difference};
 use crate::plan::{Entry, Situation, WIPED};
-use crate::realign::{MoveError, Reference, Which, hibernated, obstacle, record};
-use crate::relocate::{Disk as _, FileAccess, Move, Progress, SECTOR};
+use crate::realign::{Listing, MoveError, Reading, Reference, Which, hibernated, obstacle, record};
+use crate::relocate::{Bad, Disk as _, Disks, FileAccess, Move, Progress, listed, read_rest};
 use crate::target::{Disk, Target};
 
 /// Where the marker of an unfinished copy has its text.
@@ -32,8 +31,8 @@ const TEXT: (usize, &[u8]) = (32, b"straddle: unfinished copy");
 /// How a copy ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// The new disk is complete. These places in it have fillers for what could not be read.
-    Complete(Vec<Span>),
+    /// The new disk is complete. The list has what could not be read.
+    Complete(Vec<Bad>),
     /// It was stopped, and is to be made again.
     Stopped,
     /// It was stopped before anything was written.
@@ -52,9 +51,6 @@ pub enum Stage {
 /// Receives the stage and its progress, and may stop the copy.
 pub type CopyWatch<'w> = &'w mut dyn FnMut(Stage, Progress) -> ControlFlow<()>;
 
-/// Receives the places of fillers, and saves them, before the table is written.
-pub type Listing<'l> = &'l mut dyn FnMut(&[Span]) -> io::Result<()>;
-
 pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
     if medium.len().get() < mbr::SECTOR_BYTES as u64 {
         return Ok(false);
@@ -66,8 +62,7 @@ pub(crate) fn is_unfinished(medium: &dyn Medium) -> Result<bool, ReadError> {
 
 impl Copy {
     /// Copies `source` to `target`, and writes nowhere but in the places that are listed before the first
-    /// write. With a `list`, a filler takes the place of each sector that cannot be read; without one, such a
-    /// sector stops the copy.
+    /// write. `list` receives what could not be read before the table is written.
     ///
     /// # Errors
     ///
@@ -76,8 +71,8 @@ impl Copy {
         &self,
         source: &Source<'_>,
         target: &mut Target<'_>,
-        watch: CopyWatch<'_>,
-        list: Option<Listing<'_>>,
+        unreadable: Unreadable,
+        (watch, list): (CopyWatch<'_>, Listing<'_>),
     ) -> Result<Copied, CopyError> {
         let lead = self.check_source(source)?;
         if target.file().is_some_and(|file| source.is_behind(file)) {
@@ -93,7 +88,9 @@ impl Copy {
             }
         }
         let places = self.written(target)?;
-        if !has_begun && self.check_empty(target, places.clone(), watch)?.is_break() {
+        if !has_begun
+            && self.check_empty(target, places.clone(), &|span| target.holes(span), watch)?.is_break()
+        {
             return Ok(Copied::Untouched);
         }
         target.restrict_writes(places);
@@ -111,14 +108,13 @@ impl Copy {
             }
         }
         let total = self.total().get().saturating_mul(2);
-        let skips = list.is_some();
-        let mut work = Work { source, disk: &mut *disk, skips, filled: Vec::new(), done: 0, total, watch };
+        let mut work = Work { source, disk: &mut *disk, unreadable, bad: Vec::new(), done: 0, total, watch };
         let Some(hashes) = work.copy(&self.extents)? else { return Ok(Copied::Stopped) };
         flush(work.disk)?;
         if !work.verify(&self.extents, &hashes)? {
             return Ok(Copied::Stopped);
         }
-        let filled = std::mem::take(&mut work.filled);
+        let bad = std::mem::take(&mut work.bad);
         if let Some(path) = source.written() {
             return Err(CopyError::SourceWritten(path));
         }
@@ -126,11 +122,9 @@ impl Copy {
         flush(disk)?;
         lead.core().try_for_each(|(at, core)| read_back(disk, at, core))?;
         record(disk, &self.plan, &self.references, Which::New)?;
-        if let Some(list) = list {
-            list(&filled).map_err(CopyError::List)?;
-        }
+        list(&bad).map_err(CopyError::List)?;
         self.table(disk, &lead)?;
-        Ok(Copied::Complete(filled))
+        Ok(Copied::Complete(bad))
     }
 
     fn check_source(&self, source: &Source<'_>) -> Result<Lead, CopyError> {
@@ -297,17 +291,21 @@ fn flush(disk: &mut dyn Disk) -> Result<(), CopyError> {
 pub(super) const WINDOW: ByteCount = ByteCount::new(4 * MIB);
 const HOLE: usize = 4096;
 
-/// What is written instead of the sector at byte `at` if that cannot be read: this text, again and again.
-fn filler(at: ByteOffset) -> impl Iterator<Item = u8> {
-    format!("straddle: unreadable sector at byte {:019};\n", at.get()).into_bytes().into_iter().cycle()
+/// What a sector of the source that cannot be read does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It stops the copy.
+    #[default]
+    Stops,
+    /// A filler takes its place, and it is listed.
+    IsListed,
 }
 
 struct Work<'w, 'd> {
     source: &'w Source<'w>,
     disk: &'d mut dyn Disk,
-    skips: bool,
-    /// Where fillers are, in ascending order within a partition.
-    filled: Vec<Span>,
+    unreadable: Unreadable,
+    bad: Vec<Bad>,
     done: u64,
     total: u64,
     watch: CopyWatch<'w>,
@@ -356,8 +354,13 @@ impl Work<'_, '_> {
     /// True if it is to be stopped.
     fn advance(&mut self, len: ByteCount) -> bool {
         self.done = self.done.saturating_add(len.get());
-        let (done, total) = (ByteCount::new(self.done), ByteCount::new(self.total));
-        let progress = Progress { done, total };
+        let skipped = self.bad.iter().fold(0_u64, |sum, bad| sum.saturating_add(bad.from.len().get()));
+        let progress = Progress {
+            done: ByteCount::new(self.done),
+            total: ByteCount::new(self.total),
+            is_back: false,
+            skipped: ByteCount::new(skipped),
+        };
         (self.watch)(Stage::Copying, progress) == ControlFlow::Break(())
     }
 
@@ -368,22 +371,19 @@ impl Work<'_, '_> {
         if holes.iter().any(|hole| hole.contains(from)) {
             return Ok(());
         }
-        let medium = self.source.medium();
-        match medium.read_at(from.start(), buffer) {
+        match self.source.medium().read_at(from.start(), buffer) {
             Ok(()) => return Ok(()),
-            Err(source) if !self.skips => return Err(CopyError::Unreadable { at: from.start(), source }),
+            Err(source) if self.unreadable == Unreadable::Stops => {
+                return Err(CopyError::Unreadable { at: from.start(), source });
+            }
             Err(_) => {}
         }
-        let places = from.pieces(ByteCount::new(SECTOR)).zip((to.get()..).step_by(mbr::SECTOR_BYTES));
-        for (bytes, (sector, to)) in buffer.chunks_mut(mbr::SECTOR_BYTES).zip(places) {
-            if medium.read_at(sector.start(), bytes).is_ok() {
-                continue;
-            }
-            bytes.iter_mut().zip(filler(sector.start())).for_each(|(byte, letter)| *byte = letter);
-            let place = Span::new(ByteOffset::new(to), sector.len()).ok_or(CopyError::TooLarge)?;
-            match self.filled.last_mut().filter(|last| last.end() == place.start()) {
-                Some(last) => *last = Span::between(last.start(), place.end()).ok_or(CopyError::TooLarge)?,
-                None => self.filled.push(place),
+        let bad = read_rest(&mut Disks::one(&mut Reading(self.source.medium())), from, buffer);
+        let to = Span::new(to, from.len()).ok_or(CopyError::TooLarge)?;
+        for bad in listed(&bad, from, to) {
+            match self.bad.last_mut().and_then(|last| Some((last.joined(bad)?, last))) {
+                Some((both, last)) => *last = both,
+                None => self.bad.push(bad),
             }
         }
         Ok(())

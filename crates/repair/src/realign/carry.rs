@@ -10,11 +10,13 @@
 //! fn carry_out(disk: &mut Target<'_>, realign: &Realign) -> Result<(), MoveError> {
 //!     let run = realign.begin(disk, JournalPlace::Inside, [7; 16])?;
 //!     match run.finish(&mut |_| ControlFlow::Continue(()))? {
-//!         Outcome::Complete => Ok(()),
+//!         Outcome::Complete(_) => Ok(()),
 //!         Outcome::Paused => Ok(()), // Run::find, then finish or roll_back.
 //!     }
 //! }
 //! ```
+
+use std::io;
 
 use straddle_device::Medium;
 use straddle_layout::read_all;
@@ -26,22 +28,25 @@ use super::media::Carrier;
 use super::payload::{Payload, Table};
 use super::unallocated::clear;
 use super::{
-    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, places, refer,
+    Ending, Journal, JournalPlace, Look, MoveError, Realign, RealignError, Reference, logical, refer,
     without_unclaimed,
 };
 use crate::apply::{Expected, check_kernel, recognise, tell_kernel};
 use crate::plan::{Change, Entry, Format};
-use crate::relocate::{Disks, FileAccess, Job, Recovered, RelocateError, State, begin, inspect, open};
+use crate::relocate::{Bad, Disks, FileAccess, Job, Recovered, RelocateError, State, begin, inspect, open};
 use crate::target::{Disk, Target};
 
 /// Receives the progress, and may stop the moves at a safe point.
 pub type Watch<'w> = crate::relocate::Watch<'w>;
 
+/// Receives the list of what could not be read, and saves it: the journal, which has it too, is erased next.
+pub type Listing<'l> = &'l mut dyn FnMut(&[Bad]) -> io::Result<()>;
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The table is active, with its data.
-    Complete,
+    /// The table is active, with its data, except what could not be read: that, with the places of fillers.
+    Complete(Vec<Bad>),
     /// It was stopped at a safe point.
     Paused,
 }
@@ -59,6 +64,7 @@ pub struct Run<'a> {
     pub(super) insists: bool,
     /// Only this move can have written to the journal's space and to the new places.
     pub(super) owns_space: bool,
+    pub(super) skips_bad: bool,
 }
 
 impl Realign {
@@ -122,12 +128,12 @@ impl Realign {
             return Err(RealignError::CutShort(problem.to_string()).into());
         }
         let loaders = Loaders::read(disk, &stack)?;
-        let is_moved = |number: u32| self.plan.table.entry(number).is_some_and(places::moves);
+        let is_moved = |number: u32| self.plan.table.entry(number).is_some_and(logical::moves);
         if let Some((number, what)) = refer::immovable(&stack, is_moved) {
             return Err(MoveError::Partition { number, what });
         }
         let (block, format) = (self.plan.block(), self.plan.table.format);
-        for entry in places::moving(&self.plan) {
+        for entry in logical::moving(&self.plan) {
             let Change::Moved { from, .. } = entry.change else { continue };
             let number = entry.number;
             let partition = stack.partitions.iter().find(|p| p.start == from && p.number == number);
@@ -201,6 +207,7 @@ impl<'a> Run<'a> {
             has_no_table: false,
             insists: false,
             owns_space: true,
+            skips_bad: false,
         }
     }
 
@@ -221,6 +228,13 @@ impl<'a> Run<'a> {
         &self.payload.realign
     }
 
+    /// Goes on if a sector cannot be read, and lists it.
+    #[must_use]
+    pub fn skip_bad(mut self) -> Self {
+        self.skips_bad = true;
+        self
+    }
+
     /// How far it is.
     pub fn state(&mut self) -> Result<State, MoveError> {
         let found = self.with_disks(inspect)?;
@@ -236,23 +250,32 @@ impl<'a> Run<'a> {
     /// error the journal is kept for [`find`](Self::find), except after
     /// [`ApplyError::Kernel`](crate::apply::ApplyError::Kernel): the move is complete, and the kernel does
     /// not use the table yet.
-    pub fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+    pub fn finish(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+        self.finish_listing(watch, &mut |_| Ok(()))
+    }
+
+    /// The same; `list` receives what could not be read, or an empty list, when all data are in their new
+    /// places and the table still has the marker. If that fails, the move is not finished.
+    pub fn finish_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, false)?;
         self.owns_space &= self.has_marker()? || state == State::NotBegun;
-        match state {
+        let bad = match state {
             State::RollingBack | State::Back => return Err(MoveError::Turned),
-            State::NotBegun | State::Moving { .. } => self.enter_marked()?,
-            State::Moved => {}
-        }
-        // If all is moved, this only flushes.
-        if !self.resume(watch)? {
-            return Ok(Outcome::Paused);
-        }
+            State::NotBegun | State::Moving { .. } => {
+                self.enter_marked()?;
+                match self.resume(watch)? {
+                    Some(list) => list,
+                    None => return Ok(Outcome::Paused),
+                }
+            }
+            State::Moved => self.resume(watch)?.unwrap_or_default(),
+        };
         if self.payload.table(self.disk)? != Some(Table::New) {
             self.payload.mend_new(self.disk)?;
             self.record(Which::New)?;
         }
+        list(&bad).map_err(MoveError::List)?;
         self.payload.write(self.disk, Table::New).map_err(|error| {
             let is_listed = matches!(self.payload.realign.is_done(self.disk), Ok(true));
             match self.payload.realign.plan.table.format {
@@ -265,11 +288,16 @@ impl<'a> Run<'a> {
         let in_kernel = tell_kernel(self.disk, Some(Expected::of(&self.payload.realign.plan)));
         self.close()?;
         in_kernel?;
-        Ok(Outcome::Complete)
+        Ok(Outcome::Complete(bad))
     }
 
     /// Restores the old layout and its contents, unless the new table is active ([`MoveError::Complete`]).
-    pub fn roll_back(mut self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+    pub fn roll_back(self, watch: Watch<'_>) -> Result<Outcome, MoveError> {
+        self.roll_back_listing(watch, &mut |_| Ok(()))
+    }
+
+    /// The same, with a list of what could not be read as in [`finish_listing`](Self::finish_listing).
+    pub fn roll_back_listing(mut self, watch: Watch<'_>, list: Listing<'_>) -> Result<Outcome, MoveError> {
         let state = self.state()?;
         self.check(&state, true)?;
         self.owns_space &= self.has_marker()?;
@@ -285,30 +313,48 @@ impl<'a> Run<'a> {
             self.payload.mend_new(self.disk)?;
             self.record(Which::Old)?;
         }
-        let is_back = self.with_disks(|disks, place| {
-            let Some(found) = open(disks, place)? else { return Ok(false) };
-            Ok(found.rollback(watch)?.is_some())
+        let skips_bad = self.skips_bad;
+        let besides = self.payload.new_records();
+        let ended = self.with_disks(|disks, place| {
+            let Some(found) = open(disks, place)? else { return Ok(None) };
+            Ok(found.rollback((&besides, skips_bad), watch)?.map(|back| back.bad().to_vec()))
         })?;
-        if !is_back {
-            return Ok(Outcome::Paused);
-        }
-        if self.payload.table(self.disk)? != Some(Table::Old) {
+        let Some(bad) = ended else { return Ok(Outcome::Paused) };
+        let bad: Vec<Bad> = bad.into_iter().map(|one| self.after_rollback(one)).collect();
+        let is_old = self.payload.table(self.disk)? == Some(Table::Old);
+        if !is_old {
             self.payload.mend_old(self.disk)?;
+        }
+        list(&bad).map_err(MoveError::List)?;
+        if !is_old {
             self.payload.write(self.disk, Table::Old)?;
         }
         self.end(true)?;
         let in_kernel = tell_kernel(self.disk, Some(Expected::before(&self.payload.realign.plan)));
         self.close()?;
         in_kernel?;
-        Ok(Outcome::Complete)
+        Ok(Outcome::Complete(bad))
     }
 
-    /// False if it was stopped.
-    fn resume(&mut self, watch: Watch<'_>) -> Result<bool, MoveError> {
-        self.with_disks(|disks, place| match open(disks, place)? {
-            Some(Recovered::Unfinished(held)) => Ok(held.resume(watch)?.is_some()),
-            Some(Recovered::Moved(_)) => Ok(true),
-            Some(Recovered::Turned(_) | Recovered::Back(_)) | None => Err(changed_meanwhile()),
+    fn after_rollback(&self, bad: Bad) -> Bad {
+        let is_forward = self.payload.realign.moves.iter().any(|one| {
+            let skipped = bad.from.start().checked_since(one.from.start());
+            one.from.contains(bad.from)
+                && skipped.and_then(|skipped| one.to.checked_add(skipped)) == Some(bad.to)
+        });
+        if is_forward { Bad { to: bad.from.start(), ..bad } } else { bad }
+    }
+
+    fn resume(&mut self, watch: Watch<'_>) -> Result<Option<Vec<Bad>>, MoveError> {
+        let skips_bad = self.skips_bad;
+        self.with_disks(|disks, place| {
+            let moved = match open(disks, place)? {
+                Some(Recovered::Unfinished(held)) if skips_bad => held.skip_bad().resume(watch)?,
+                Some(Recovered::Unfinished(held)) => held.resume(watch)?,
+                Some(Recovered::Moved(moved)) => Some(moved),
+                Some(Recovered::Turned(_) | Recovered::Back(_)) | None => return Err(changed_meanwhile()),
+            };
+            Ok(moved.map(|mut moved| moved.bad()))
         })
     }
 

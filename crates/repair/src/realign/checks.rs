@@ -193,7 +193,8 @@ pub(super) fn take(disk: &dyn Medium, realign: &Realign, besides: &[Span]) -> Ve
         let (at, sector) = if is_last { sectors.last() } else { sectors.next() }?;
         Some(Witness { at, hash: hash(sector, at, &fields) })
     };
-    let step = (realign.total().get() / SPREAD).next_multiple_of(SECTOR as u64).max(SECTOR as u64);
+    let total = moves.iter().fold(0, |sum: u64, one| sum.saturating_add(one.from.len().get()));
+    let step = (total / SPREAD).next_multiple_of(SECTOR as u64).max(SECTOR as u64);
     let mut found: Vec<Witness> = Vec::new();
     for one in moves {
         let (mut at, end) = (one.from.start().get(), one.from.end().get());

@@ -199,6 +199,8 @@ pub enum MoveError {
     OtherTable,
     #[error("{ending}")]
     Ended { ending: Ending, source: Box<Self> },
+    #[error("all data was moved, but the list of unreadable areas cannot be saved")]
+    List(#[source] io::Error),
     #[error(
         "nothing was written, because the disk has no room for the journal ({} bytes); use --journal to name \
          a file on another disk",
@@ -285,6 +287,7 @@ straddle_units::error_kind! {
     Self::Ended { source, .. } => source.kind(),
     Self::NoJournal(NoJournal::Anywhere)
     | Self::Read(_)
+    | Self::List(_)
     | Self::JournalFile { .. }
     | Self::Nothing => Failed,
     Self::NoJournal(_) | Self::NeedsJournal(_) => Usage,

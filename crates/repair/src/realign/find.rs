@@ -16,8 +16,8 @@ use super::payload::Payload;
 use super::refer::immovable;
 use super::unallocated::Look;
 use super::{
-    Journal, JournalFile, JournalPlace, MoveError, NoJournal, RealignError, Run, Wanted, hibernated,
-    make_looking, places, stored,
+    Journal, JournalFile, JournalPlace, MoveError, NoJournal, RealignError, Run, Wanted, hibernated, logical,
+    make_looking, room,
 };
 use crate::plan::{Entry, Situation};
 use crate::relocate::{Disks, Job, RelocateError, State, inspect, named_within, search};
@@ -107,17 +107,9 @@ impl<'a> Run<'a> {
             })
         })?;
         let payload = Payload::decode(&job.payload)?;
-        // A journal on the disk itself goes with a copy of the disk; one in a file may be another disk's.
-        let is_named = is_inside || is_whole;
-        if !is_named && payload.realign.plan.disk.serial != disk.identity().serial {
-            return Err(MoveError::Foreign(
-                "the serial number of the disk differs; if this is a copy of that disk, add --restore-table \
-                 FILE"
-                    .to_owned(),
-            ));
-        }
-        if disk.identity().sector.is_some_and(|sector| sector != payload.realign.plan.block()) {
-            return Err(MoveError::Foreign("the sector size of the disk differs".to_owned()));
+        let serial = &payload.realign.plan.disk.serial;
+        if *serial != disk.identity().serial {
+            return Err(MoveError::Foreign("the serial number of the disk differs".to_owned()));
         }
         if job != payload.realign.job(job.id, job.payload.clone())? {
             return Err(MoveError::Foreign(
@@ -194,7 +186,7 @@ fn ends(size: ByteCount, stack: &Stack) -> Vec<ByteOffset> {
         ends.extend(end.checked_sub(GPT_BACKUP * block));
         ends.push(mbr::LBAS * block);
     }
-    ends.extend(stored::nominal_ends(size).map(ByteOffset::get));
+    ends.extend(room::nominal_ends(size).map(ByteOffset::get));
     ends.extend(stack.usable.map(|usable| usable.end().get()));
     for partition in &stack.partitions {
         ends.push(partition.span.start().get());
@@ -307,7 +299,7 @@ pub fn planned(
     if let Some((number, what)) = blocked {
         return Err(Unplanned::Refused(format!("partition {number}: {what}")));
     }
-    let places = places::moving(&realign.plan).map(|entry| (entry.number, entry.start)).collect();
+    let places = logical::moving(&realign.plan).map(|entry| (entry.number, entry.start)).collect();
     let shorter = realign.trims();
     let data = |(number, offset): &(u32, ByteCount)| {
         let partition = situation.stack.partitions.iter().find(|p| p.number == *number)?;

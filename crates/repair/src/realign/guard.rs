@@ -11,7 +11,7 @@ use straddle_device::Medium;
 use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::boot::{Site, sites};
-use super::{Realign, places};
+use super::{Realign, logical};
 use crate::document::hexadecimal;
 use crate::encode::Step;
 use crate::fingerprint::bytes_of;
@@ -96,7 +96,7 @@ impl Guard {
 
     fn before(disk: &dyn Medium, realign: &Realign, block: Span) -> Option<Self> {
         let plan = &realign.plan;
-        let moves = |number: u32| plan.table.entry(number).is_some_and(places::moves);
+        let moves = |number: u32| plan.table.entry(number).is_some_and(logical::moves);
         let is_kept = |entry: &&Entry| matches!(entry.slot, Slot::Logical { .. }) || moves(entry.number);
         let spans = plan.before.iter().filter(|entry| entry.slot != Slot::Extended).filter(is_kept);
         let kept: Vec<Span> =
@@ -178,7 +178,7 @@ fn sites_in(realign: &Realign) -> impl Iterator<Item = (Site, ByteOffset, ByteOf
 
 fn origin(realign: &Realign, entry: &Entry) -> Option<Span> {
     match entry.change {
-        Change::Moved { from, sectors } if places::moves(entry) => {
+        Change::Moved { from, sectors } if logical::moves(entry) => {
             Span::of_blocks(from, sectors, realign.plan.block())
         }
         _ => None,

@@ -16,7 +16,7 @@ use super::checks::{self, Witness};
 use super::guard::Guard;
 use super::media::{flush, write};
 use super::stored::invalid;
-use super::{Journal, MoveError, Realign, RealignError, Reference, boot, places};
+use super::{Journal, MoveError, Realign, RealignError, Reference, boot, logical};
 use crate::document::hexadecimal;
 use crate::encode::{Laid, Step, chains, encode};
 use crate::fingerprint::{bytes_at, bytes_of, holds};
@@ -284,6 +284,10 @@ impl Payload {
         self.records.iter().filter(move |record| record.of == table)
     }
 
+    pub(super) fn new_records(&self) -> Vec<Span> {
+        self.records_of(Table::New).filter_map(Record::span).collect()
+    }
+
     /// Writes one of the tables, durably, and reads it back. The copy of a GPT that counts gets the marker
     /// first and loses it last, so that it is found while the copies differ. What a later write leads to is
     /// read back before that: a lost write must not make a missing table count.
@@ -389,7 +393,7 @@ fn marker(realign: &Realign) -> Result<Span, RealignError> {
     };
     let starts = plan.table.partitions.iter().flat_map(starts).flatten().map(Span::start);
     let starts: Vec<ByteOffset> = starts.collect();
-    let place = places::moving(plan).next().and_then(|entry| plan.span(entry));
+    let place = logical::moving(plan).next().and_then(|entry| plan.span(entry));
     let place = place.ok_or_else(|| invalid("nothing moves"))?;
     let skipped = ByteCount::new(MIB).min(ByteCount::new(place.len().get() / 2));
     let mut start = place.start().checked_add(skipped.floor_to(block.bytes()));

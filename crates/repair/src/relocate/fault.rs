@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     StaleRecords,
     /// A window is compared when its copy in the journal is overwritten already.
     LateCheck,
+    /// What could not be read is listed without a flush.
+    LateList,
     /// What is in flight is not compared with the journal.
     NoCheck,
 }

@@ -4,7 +4,7 @@ use straddle_units::{ByteCount, ByteOffset, Span};
 
 use super::{
     Device, Disks, Entry, Fault, Journal, Kind, Record, RelocateError, Result, SECTOR, SECTOR_LEN, Sequence,
-    Window, changed, distance, hash, holds, holes, read, write_sparse,
+    Skip, Window, changed, distance, hash, holds, holes, in_memory, listed, read, write_without,
 };
 
 #[derive(Default)]
@@ -83,19 +83,19 @@ impl Flight {
     }
 
     /// Whether what windows in flight read, and do not write, is unchanged. Unreadable sectors do not count.
-    pub(crate) fn is_read_intact(&self, disks: &mut Disks<'_>) -> bool {
+    pub(crate) fn is_read_intact(&self, disks: &mut Disks<'_>, skip: &Skip) -> bool {
         let (written, sources) = self.copied();
         let is_written = |span: Span| written.iter().any(|(written, _)| written.overlaps(span));
         let direct = self.windows.iter().filter(|one| one.copy.is_none()).map(|one| (one.window, one.record));
         for (Window { from, .. }, record) in direct.chain(self.unused) {
             let is_other = record.moved().is_some_and(|moved| holds(disks, from, moved).is_ok_and(|it| !it));
             // What is in flight before it may overwrite it.
-            if is_other && !is_written(from) {
+            if is_other && !skip.touches(from) && !is_written(from) {
                 return false;
             }
         }
         let sectors = sources.iter().flat_map(|(span, _)| sectors(*span));
-        let mut kept = sectors.filter(|sector| !is_written(*sector));
+        let mut kept = sectors.filter(|sector| !is_written(*sector) && !skip.touches(*sector));
         kept.all(|sector| is_one_of(disks, sector, &sources))
     }
 
@@ -114,24 +114,27 @@ impl Flight {
         (written, sources)
     }
 
-    pub(crate) fn redo(&self, disks: &mut Disks<'_>, journal: &Journal) -> Result<()> {
+    pub(crate) fn redo(
+        &self,
+        disks: &mut Disks<'_>,
+        journal: &Journal,
+        skip: &mut Skip,
+        kept: &[Span],
+    ) -> Result<()> {
         let blocks = journal.job.blocks;
         for Flying { window, record, copy } in self.windows.iter().rev() {
             let Window { from, to, written, .. } = *window;
             let Some(copy) = copy else {
-                let bytes = read(disks, from)?;
-                if record.moved() != Some(hash(&bytes)) {
-                    return Err(changed(from));
-                }
+                let bytes = again(disks, *window, record, journal, skip)?;
                 let holes = holes(disks, from, to, blocks);
-                write_sparse(disks, to, &bytes, &holes)?;
+                write_without(disks, to, &bytes, &holes, kept)?;
                 continue;
             };
             // Those that the first write has made; the source may have none any more.
             let holes = holes(disks, written, written, blocks);
             let mut content = window.content(copy);
             self.keep_beside(disks, journal, *window, &mut content);
-            write_sparse(disks, written, &content, &holes)?;
+            write_without(disks, written, &content, &holes, kept)?;
         }
         disks.flush()?;
         if Fault::NoCheck.is_planted() {
@@ -141,13 +144,16 @@ impl Flight {
         for (window, record) in self.windows.iter().map(|one| (one.window, one.record)).chain(self.outdated) {
             // A later window may move the same bytes on.
             let is_last = latest.is_none_or(|latest| latest == window || !latest.written.overlaps(window.to));
-            if let Some(moved) = record.moved().filter(|_| is_last)
+            // What was read for it in vain was listed just now.
+            let is_same = record.saved().is_some() || !skip.touches(window.from);
+            let is_same = is_same && !kept.iter().any(|kept| kept.overlaps(window.to));
+            if let Some(moved) = record.moved().filter(|_| is_last && is_same)
                 && !holds(disks, window.to, moved)?
             {
                 return Err(changed(window.to));
             }
         }
-        self.unused.map_or(Ok(()), |(window, record)| check_intact(disks, window.from, &record))
+        self.unused.map_or(Ok(()), |(window, record)| check_intact(disks, window.from, &record, skip))
     }
 
     /// Puts what is on the disk now, beside the destination in its first and last physical sector, into
@@ -177,7 +183,7 @@ impl Flight {
 
     /// Restores what was there before the windows in flight, durably. Only what is needed is written: a
     /// failing sector may be the reason for the rollback.
-    pub(crate) fn undo(&self, disks: &mut Disks<'_>, journal: &Journal) -> Result<()> {
+    pub(crate) fn undo(&self, disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<()> {
         let is_source = |span: Span| self.windows.iter().any(|one| one.window.from.overlaps(span));
         for Flying { window, copy, .. } in &self.windows {
             let Some(copy) = copy else { continue };
@@ -200,7 +206,7 @@ impl Flight {
             // What an earlier window in flight was to bring there is missing now.
             let is_own = !written.iter().any(|span| *span != window.written && span.overlaps(window.from));
             if is_own || self.durable == record.number {
-                check_intact(disks, window.from, &record)?;
+                check_intact(disks, window.from, &record, skip)?;
             }
         }
         Ok(())
@@ -221,11 +227,37 @@ fn is_one_of(disks: &mut Disks<'_>, sector: Span, possible: &Possible) -> bool {
     })
 }
 
-/// Checks a window's bytes at its source against its record. What cannot be read does not count.
-fn check_intact(disks: &mut Disks<'_>, from: Span, record: &Record) -> Result<()> {
-    match record.moved().map(|moved| holds(disks, from, moved)) {
+/// Checks a window's bytes at its source against its record. Bytes that were ever unreadable may be anything.
+fn check_intact(disks: &mut Disks<'_>, from: Span, record: &Record, skip: &Skip) -> Result<()> {
+    match record.moved().filter(|_| !skip.touches(from)).map(|moved| holds(disks, from, moved)) {
         Some(Ok(false)) => Err(changed(from)),
         Some(Err(error)) if !matches!(error, RelocateError::Read { .. }) => Err(error),
         _ => Ok(()),
     }
+}
+
+/// What cannot be read any more may be at its destination already.
+fn again(
+    disks: &mut Disks<'_>,
+    window: Window,
+    record: &Record,
+    journal: &Journal,
+    skip: &mut Skip,
+) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; in_memory(window.from.len())];
+    let bad = skip.read(disks, window.from, &mut bytes)?;
+    if record.moved() == Some(hash(&bytes)) {
+        return Ok(bytes);
+    }
+    if !bad.is_empty() {
+        if let Ok(there) = read(disks, window.to)
+            && record.moved() == Some(hash(&there))
+        {
+            return Ok(there);
+        }
+        if journal.list(disks, skip, &listed(&bad, window.from, window.to))? {
+            return Ok(bytes);
+        }
+    }
+    Err(changed(window.from))
 }

@@ -8,6 +8,7 @@
 //! | some | body: the job and the journal's place, as JSON in sectors with the journal's name and a hash |
 //! | 2 | mark and its copy: the job is rolled back |
 //! | 2 | mark and its copy: what was in flight when the rollback began is undone |
+//! | some | list of what could not be read |
 //! | 2 slots | 2 blocks for a record and its copy, the others for the bytes that it describes |
 //! | some | body again |
 //! | 1 | title again |
@@ -19,8 +20,8 @@
 //!
 //! That nothing was recorded or marked is recorded too. A crash leaves at least one slot with a record, and
 //! one copy of each mark. So a journal without them was overwritten, and is not taken for one that has not
-//! begun. No crash damages a title or a body once both are there: if one is damaged, each record and
-//! mark must be there.
+//! begun. No crash damages a title or a body once both are there: if one is damaged, each record, mark and
+//! block of the list must be there.
 
 mod record;
 mod whole;
@@ -30,7 +31,7 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Device, Disks, Fault, Job, LARGEST_PAYLOAD, MOST_MOVES, RelocateError, Result, SECTOR, SECTOR_LEN,
+    Device, Disks, Fault, Job, LARGEST_PAYLOAD, MOST_MOVES, RelocateError, Result, SECTOR, SECTOR_LEN, Skip,
     len_in_body,
 };
 pub(crate) use record::{Direction, Entry, Kind, Mark, Record, Saved, part_of};
@@ -42,7 +43,7 @@ const HASH: usize = 16;
 pub(crate) type Hash = [u8; HASH];
 
 const MAGIC: &[u8; 16] = b"straddle-relocat";
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 3;
 /// Magic, format, length of the body, and two hashes.
 const TITLE: usize = 16 + 4 + 8 + HASH + HASH;
 /// Records and marks are written twice: a sector that is lost later must not hide one.
@@ -101,6 +102,7 @@ struct Layout {
     place: Span,
     block: u64,
     body: u64,
+    list: u64,
     slot: u64,
 }
 
@@ -109,11 +111,11 @@ impl Layout {
         let block = job.blocks.size().get();
         let slot = COPIES * block + capacity(job);
         let body = blocks(sealed_len(body as u64), block);
-        Self { place, block, body, slot }
+        Self { place, block, body, list: record::blocks(job), slot }
     }
 
     fn needed(self) -> u64 {
-        2 * (self.block + self.body) + MARKS * self.block + 2 * self.slot
+        2 * (self.block + self.body) + (MARKS + self.list) * self.block + 2 * self.slot
     }
 
     fn after_start(self, bytes: u64) -> ByteOffset {
@@ -137,8 +139,12 @@ impl Layout {
         [first, first + 1].map(|block| self.after_start(self.block * block + self.body))
     }
 
+    fn list(self, index: u64) -> ByteOffset {
+        self.after_start(self.block * (1 + MARKS + index) + self.body)
+    }
+
     fn slot(self, slot: u64) -> ByteOffset {
-        self.after_start(self.block * (1 + MARKS) + self.body + slot * self.slot)
+        self.after_start(self.block * (1 + MARKS + self.list) + self.body + slot * self.slot)
     }
 
     fn records(self, slot: u64) -> [ByteOffset; 2] {

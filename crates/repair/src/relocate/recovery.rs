@@ -7,8 +7,8 @@ use std::fmt;
 use straddle_units::{ByteCount, ByteOffset, MIB, Span};
 
 use super::{
-    Direction, Disks, Fault, Flight, Job, Journal, Mark, Move, RelocateError, Result, Run, SECTOR,
-    SECTOR_LEN, Sequence, Watch, in_memory, is_title, part_of,
+    Bad, Direction, Disks, Fault, Flight, Job, Journal, Mark, Move, RelocateError, Result, Run, SECTOR,
+    SECTOR_LEN, Sequence, Skip, Watch, in_memory, is_title, part_of, settled, untouched,
 };
 
 /// A job with its journal that is not complete, and whose rollback has not begun.
@@ -30,6 +30,7 @@ pub struct Back<'a>(Held<'a>);
 struct Held<'a> {
     disks: Disks<'a>,
     journal: Journal,
+    skip: Skip,
 }
 
 impl fmt::Debug for Held<'_> {
@@ -53,23 +54,31 @@ pub enum Recovered<'a> {
 
 impl<'a> Recovered<'a> {
     /// Moves everything back, durably; `None` if the caller stopped it. Once it has begun it can only be
-    /// completed, if need be after [`open`].
-    pub fn rollback(self, watch: Watch<'_>) -> Result<Option<Back<'a>>> {
+    /// completed, if need be after [`open`]. Sectors that cannot be read are an error, or listed if the caller
+    /// `skips_bad`. `besides` is what the caller has written to, the same in every call: it is not taken for
+    /// what it was before the moves.
+    pub fn rollback(
+        self,
+        (besides, skips_bad): (&[Span], bool),
+        watch: Watch<'_>,
+    ) -> Result<Option<Back<'a>>> {
         let mut held = match self {
             Self::Unfinished(Unfinished(held)) | Self::Moved(Moved(held)) | Self::Turned(Turned(held)) => {
                 held
             }
             Self::Back(back) => return Ok(Some(back)),
         };
-        let Held { disks, journal } = &mut held;
+        held.skip.is_on |= skips_bad;
+        let Held { disks, journal, skip } = &mut held;
         journal.heal(disks)?;
         let done = match journal.mark(disks, Mark::Undone)? {
             Some(done) => done,
-            None => turn(disks, journal)?,
+            None => turn(disks, journal, skip)?,
         };
         let sequence = Sequence::back(&journal.job, done);
         let flight = Flight::find(disks, journal, &sequence)?;
-        let is_complete = held.run(&flight, &sequence, watch)?;
+        let kept = untouched(&journal.job, done, &skip.list, besides);
+        let is_complete = held.run(&flight, &sequence, &kept, watch)?;
         Ok(is_complete.then_some(Back(held)))
     }
 }
@@ -96,7 +105,7 @@ pub enum State {
 /// nothing was written.
 pub fn begin<'a>(mut disks: Disks<'a>, place: Span, job: Job) -> Result<Unfinished<'a>> {
     let journal = Journal::create(&mut disks, place, job)?;
-    Ok(Unfinished(Held { disks, journal }))
+    Ok(Unfinished(Held { disks, journal, skip: Skip::default() }))
 }
 
 /// Opens the journal at `place`; `None` if there is none. Writes nothing.
@@ -107,7 +116,8 @@ pub fn open<'a>(mut disks: Disks<'a>, place: Span) -> Result<Option<Recovered<'a
     disks.settle()?;
     let Some(journal) = Journal::read(&mut disks, place)? else { return Ok(None) };
     let state = state(&mut disks, &journal)?;
-    let held = Held { disks, journal };
+    let skip = journal.listed(&mut disks)?;
+    let held = Held { disks, journal, skip };
     Ok(Some(match state {
         State::NotBegun | State::Moving { .. } => Recovered::Unfinished(Unfinished(held)),
         State::Moved => Recovered::Moved(Moved(held)),
@@ -143,7 +153,9 @@ pub fn is_latest(mut disks: Disks<'_>, place: Span) -> Result<bool> {
         Some(done) => Sequence::back(&journal.job, done),
         None => Sequence::forward(&journal.job),
     };
-    Ok(Flight::find(disks, &journal, &sequence)?.is_read_intact(disks))
+    let flight = Flight::find(disks, &journal, &sequence)?;
+    let skip = journal.listed(disks)?;
+    Ok(flight.is_read_intact(disks, &skip))
 }
 
 fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
@@ -179,15 +191,16 @@ fn state(disks: &mut Disks<'_>, journal: &Journal) -> Result<State> {
 
 impl Held<'_> {
     /// True if that is complete.
-    fn run(&mut self, flight: &Flight, sequence: &Sequence, watch: Watch<'_>) -> Result<bool> {
-        let Self { disks, journal } = self;
-        flight.redo(disks, journal)?;
-        Run { disks, journal, sequence, behind: Default::default() }.go(flight.done, watch)
+    fn run(&mut self, flight: &Flight, sequence: &Sequence, kept: &[Span], watch: Watch<'_>) -> Result<bool> {
+        let Self { disks, journal, skip } = self;
+        flight.redo(disks, journal, skip, kept)?;
+        let behind = Default::default();
+        Run { disks, journal, skip, sequence, kept, behind }.go(flight.done, watch)
     }
 }
 
 /// Returns the number of windows that are to go back.
-fn turn(disks: &mut Disks<'_>, journal: &Journal) -> Result<u64> {
+fn turn(disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<u64> {
     let flight = Flight::find(disks, journal, &Sequence::forward(&journal.job))?;
     let done = flight.durable;
     journal.set(disks, Mark::Turned, done)?;
@@ -195,7 +208,7 @@ fn turn(disks: &mut Disks<'_>, journal: &Journal) -> Result<u64> {
         journal.set(disks, Mark::Undone, done)?;
     }
     if !Fault::NoUndo.is_planted() {
-        flight.undo(disks, journal)?;
+        flight.undo(disks, journal, skip)?;
     }
     journal.set(disks, Mark::Undone, done)?;
     Ok(done)
@@ -207,14 +220,21 @@ impl<'a> Unfinished<'a> {
         &self.0.journal.job
     }
 
+    /// Skips what cannot be read: the [`filler`](crate::relocate::filler) takes its place, and it is listed.
+    #[must_use]
+    pub fn skip_bad(mut self) -> Self {
+        self.0.skip.is_on = true;
+        self
+    }
+
     /// Moves what is left, durably; `None` if the caller stopped it. Then, and after an error of a disk,
     /// [`open`] the journal again to resume or to roll back.
     pub fn resume(mut self, watch: Watch<'_>) -> Result<Option<Moved<'a>>> {
-        let Held { disks, journal } = &mut self.0;
+        let Held { disks, journal, .. } = &mut self.0;
         let sequence = Sequence::forward(&journal.job);
         let flight = Flight::find(disks, journal, &sequence)?;
         journal.heal(disks)?;
-        let is_complete = self.0.run(&flight, &sequence, watch)?;
+        let is_complete = self.0.run(&flight, &sequence, &[], watch)?;
         Ok(is_complete.then_some(Moved(self.0)))
     }
 }
@@ -224,12 +244,23 @@ impl Moved<'_> {
     pub fn erase(mut self) -> Result<()> {
         self.0.journal.erase(&mut self.0.disks)
     }
+
+    /// What could not be read since the job began, with the present places of fillers, in ascending order.
+    pub fn bad(&mut self) -> Vec<Bad> {
+        let Held { disks, journal, skip } = &mut self.0;
+        settled(disks, &journal.job.moves, &skip.list)
+    }
 }
 
 impl Back<'_> {
     /// Removes the journal. If a disk fails, [`open`] finds this state or no journal.
     pub fn erase(mut self) -> Result<()> {
         self.0.journal.erase(&mut self.0.disks)
+    }
+
+    /// What could not be read since the job began, in ascending order.
+    pub fn bad(&self) -> &[Bad] {
+        &self.0.skip.list
     }
 }
 
@@ -297,6 +328,7 @@ fn titles(disks: &mut Disks<'_>, span: Span) -> Vec<ByteOffset> {
 pub struct Whereabouts {
     legs: Vec<Leg>,
     flying: Vec<Span>,
+    bad: Vec<Bad>,
 }
 
 /// In old places.
@@ -314,6 +346,7 @@ impl Whereabouts {
     pub fn read(mut disks: Disks<'_>, place: Span) -> Result<Self> {
         let disks = &mut disks;
         let Some(journal) = Journal::read(disks, place)? else { return Ok(Self::default()) };
+        let bad = journal.listed(disks)?.list;
         let forward = Sequence::forward(&journal.job);
         let (turned, undone) = (journal.mark(disks, Mark::Turned)?, journal.mark(disks, Mark::Undone)?);
         let legs = |spans: &dyn Fn(usize) -> (Option<Span>, Option<Span>)| -> Vec<Leg> {
@@ -331,7 +364,7 @@ impl Whereabouts {
             // What is in flight when a rollback begins is undone.
             let is_certain = turned.is_none();
             let spans = |index| (of(&durable, index).filter(|_| is_certain), of(&begun, index));
-            return Ok(Self { legs: legs(&spans), flying: flight.written() });
+            return Ok(Self { legs: legs(&spans), flying: flight.written(), bad });
         };
         let back = Sequence::back(&journal.job, done);
         let flight = Flight::find(disks, &journal, &back)?;
@@ -347,13 +380,18 @@ impl Whereabouts {
                 _ => (None, Some(span)),
             }
         };
-        Ok(Self { legs: legs(&spans), flying: flight.written() })
+        Ok(Self { legs: legs(&spans), flying: flight.written(), bad })
     }
 
-    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain.
+    /// Where the sector is that was at byte `at` before the moves; `None` if that is not certain, or if it
+    /// could not be read once.
     pub fn of(&self, at: ByteOffset) -> Option<ByteOffset> {
         let span = |at| Span::new(at, ByteCount::new(SECTOR));
-        let mut place = span(at)?;
+        let is_bad = |place: Span| {
+            let spans = |bad: &Bad| [Some(bad.from), Span::new(bad.to, bad.from.len())];
+            self.bad.iter().flat_map(spans).flatten().any(|bad| bad.overlaps(place))
+        };
+        let mut place = span(at).filter(|place| !is_bad(*place))?;
         for Leg { one, moved, begun } in &self.legs {
             if !one.from.contains(place) || begun.is_none_or(|begun| !begun.overlaps(place)) {
                 continue;
@@ -362,7 +400,7 @@ impl Whereabouts {
             let is_moved = moved.is_some_and(|moved| moved.contains(place));
             place = span(one.to.checked_add(skipped)?).filter(|_| is_moved)?;
         }
-        let is_certain = !self.flying.iter().any(|span| span.overlaps(place));
+        let is_certain = !is_bad(place) && !self.flying.iter().any(|span| span.overlaps(place));
         is_certain.then(|| place.start())
     }
 }

@@ -75,6 +75,10 @@ impl Sequence {
         ends.map(|(from, to)| (from, to.start())).collect()
     }
 
+    pub(crate) fn written(&self, done: u64) -> Vec<Span> {
+        self.ends(done).filter_map(|(one, other)| hull(one.written, other.written)).collect()
+    }
+
     /// In each move. Those between are adjacent.
     fn ends(&self, done: u64) -> impl DoubleEndedIterator<Item = (Window, Window)> {
         self.parts.iter().filter(move |part| part.windows.0 < done).map(move |part| {
@@ -121,7 +125,7 @@ impl Sequence {
 }
 
 /// From the first start to the last end.
-fn hull(one: Span, other: Span) -> Option<Span> {
+pub(crate) fn hull(one: Span, other: Span) -> Option<Span> {
     let (start, end) = (one.start().min(other.start()), one.end().max(other.end()));
     Span::between(start, end)
 }
@@ -203,7 +207,7 @@ pub(crate) fn holes(disks: &mut Disks<'_>, from: Span, to: Span, blocks: Boundar
     disks.get(Device::Data).holes(from).into_iter().filter_map(shifted).collect()
 }
 
-pub(crate) fn write_sparse(disks: &mut Disks<'_>, span: Span, bytes: &[u8], holes: &[Span]) -> Result<()> {
+fn write_sparse(disks: &mut Disks<'_>, span: Span, bytes: &[u8], holes: &[Span]) -> Result<()> {
     let write = |disks: &mut Disks<'_>, at: usize, bytes: &[u8]| match bytes {
         [] => Ok(()),
         _ => disks.write(Device::Data, ByteOffset::new(span.start().get() + at as u64), bytes),
@@ -224,16 +228,35 @@ pub(crate) fn write_sparse(disks: &mut Disks<'_>, span: Span, bytes: &[u8], hole
     write(disks, at, &bytes[at..])
 }
 
+pub(crate) fn write_without(
+    disks: &mut Disks<'_>,
+    span: Span,
+    bytes: &[u8],
+    holes: &[Span],
+    kept: &[Span],
+) -> Result<()> {
+    let parts = span.gaps(kept.iter().copied());
+    if parts == [span] {
+        return write_sparse(disks, span, bytes, holes);
+    }
+    for part in parts {
+        let from = distance(span.start(), part.start());
+        disks.write(Device::Data, part.start(), &bytes[from..from + in_memory(part.len())])?;
+    }
+    Ok(())
+}
+
 pub(crate) fn holds(disks: &mut Disks<'_>, span: Span, moved: Hash) -> Result<bool> {
     disks.get(Device::Data).drop_cache(span);
-    is_cached(disks, span, moved)
+    is_cached(disks, &[span], moved)
 }
 
 /// The cache must have been dropped before.
-pub(crate) fn is_cached(disks: &mut Disks<'_>, span: Span, moved: Hash) -> Result<bool> {
+pub(crate) fn is_cached(disks: &mut Disks<'_>, spans: &[Span], moved: Hash) -> Result<bool> {
     let mut hasher = Hasher::default();
-    let mut bytes = vec![0; PIECE.min(in_memory(span.len()))];
-    for piece in span.pieces(ByteCount::new(PIECE as u64)) {
+    let longest = spans.iter().map(|span| in_memory(span.len())).max().unwrap_or(0);
+    let mut bytes = vec![0; PIECE.min(longest)];
+    for piece in spans.iter().flat_map(|span| span.pieces(ByteCount::new(PIECE as u64))) {
         let bytes = &mut bytes[..in_memory(piece.len())];
         disks.read(Device::Data, piece.start(), bytes)?;
         hasher.add(bytes);

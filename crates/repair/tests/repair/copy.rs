@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 
 use common::{Cut, Memory, Random, Reading, plan_and_write, seeds, stack_of, target, topology};
 use straddle_device::{Medium, ReadError};
-use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Listing, Source, Stage, new_size, plan};
+use straddle_repair::copy::{Copied, Copy, CopyError, CopyWanted, Source, Stage, Unreadable, new_size, plan};
 use straddle_repair::realign::Run;
 use straddle_repair::{Format, Part, Place, Request, Seed, Simulated, Situation, Size};
-use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB, Span};
+use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, MIB};
 
 const WANTED: CopyWanted = CopyWanted { wipe: false, grain: None, seed: Seed(5) };
 
@@ -60,9 +60,8 @@ fn planned(old: &Memory, new: Option<&Memory>, wanted: &CopyWanted) -> Result<Co
 fn run(copy: &Copy, old: &dyn Medium, drive: &mut Cut, skips_bad: bool) -> Result<Copied, CopyError> {
     let source = Source::simulated(old);
     let mut disk = target(drive);
-    let mut list = |_: &[Span]| Ok(());
-    let list = skips_bad.then_some(&mut list as Listing<'_>);
-    copy.run(&source, &mut disk, &mut |_, _| ControlFlow::Continue(()), list)
+    let how = if skips_bad { Unreadable::IsListed } else { Unreadable::Stops };
+    copy.run(&source, &mut disk, how, (&mut |_, _| ControlFlow::Continue(()), &mut |_| Ok(())))
 }
 
 fn bytes(medium: &dyn Medium, start: u64, len: u64) -> Vec<u8> {
@@ -203,8 +202,9 @@ fn a_sector_that_cannot_be_read_stops_the_copy_or_is_listed() {
     assert!(!is_complete(&copy, &old, &drive.seen));
     let Copied::Complete(bad) = run(&copy, &scratched, &mut drive, true).unwrap() else { panic!("stopped") };
     let to = copy.extents[1].to.get() + 7 * 512;
-    let places: Vec<(u64, u64)> = bad.iter().map(|bad| (bad.start().get(), bad.len().get())).collect();
-    assert_eq!(places, [(to, 512)]);
+    let places: Vec<(u64, u64, u64)> =
+        bad.iter().map(|bad| (bad.from.start().get(), bad.from.len().get(), bad.to.get())).collect();
+    assert_eq!(places, [(at, 512, to)]);
     assert!(bytes(&drive.seen, to, 512).starts_with(b"straddle: unreadable sector"));
     assert!(bytes(&drive.seen, to + 512, 512) == bytes(&old, at + 512, 512));
 }
@@ -248,7 +248,7 @@ fn an_unfinished_copy_says_so() {
         for (stage, expected) in [(Stage::Reading, Copied::Untouched), (Stage::Copying, Copied::Stopped)] {
             let watch =
                 &mut |now, _| if now == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            let stopped = copy.run(&source, &mut disk, watch, None);
+            let stopped = copy.run(&source, &mut disk, Unreadable::Stops, (watch, &mut |_| Ok(())));
             assert_eq!(stopped.unwrap(), expected);
         }
     }
@@ -379,7 +379,7 @@ fn a_copy_of_a_source_that_was_written_to_gets_no_table() {
             ControlFlow::Continue(())
         };
         let list = &mut |_: &[_]| if keeps { Ok(()) } else { Err(std::io::ErrorKind::StorageFull.into()) };
-        let copied = copy.run(&source, &mut disk, watch, Some(list));
+        let copied = copy.run(&source, &mut disk, Unreadable::Stops, (watch, list));
         match copied {
             Ok(Copied::Complete(_)) => assert!(!writes && keeps),
             Err(CopyError::SourceWritten(path)) => assert!(writes && path == from),
@@ -446,11 +446,12 @@ fn only_zeros_are_written_over_without_consent() {
         let copy = planned(&old, Some(&Memory::new(SIZE)), &WANTED).unwrap();
         assert_eq!(Copy::from_json(&copy.to_json().unwrap()).unwrap(), copy);
         let mut noted = Noted(Memory::new(SIZE), std::collections::BTreeSet::new());
+        let how = Unreadable::Stops;
         let copied = copy.run(
             &Source::simulated(&old),
             &mut straddle_repair::Target::simulated(&mut noted, straddle_repair::Identity::default()),
-            &mut |_, _| ControlFlow::Continue(()),
-            None,
+            how,
+            (&mut |_, _| ControlFlow::Continue(()), &mut |_| Ok(())),
         );
         assert_eq!(copied.unwrap(), Copied::Complete(Vec::new()));
         let written = noted.1;

@@ -1,6 +1,6 @@
 //! Partitions that move on disks with I/O errors: a call that fails, a sector that cannot be read, a sector that
 //! cannot be written. Whatever fails, and however often, the end is the new layout or the old one, contents
-//! included.
+//! included; what could not be read is listed.
 //!
 //! Each seed makes a disk of 4 to 32 MiB with a random table. `FAULTS=n` sets the number of seeds, `FAULT_FROM=n`
 //! the first; `FAULT_SEED=n` repeats one.
@@ -20,6 +20,7 @@ use straddle_repair::apply::ApplyError;
 use straddle_repair::realign::{
     Journal, JournalPlace, MoveError, Outcome, Realign, RealignError, Run, Wanted, make,
 };
+use straddle_repair::relocate::{Bad, filler};
 use straddle_repair::{Format, Part, Place, Request, Seed, Simulated, Situation, Size};
 use straddle_units::{BlockSize, ByteCount, ByteOffset, ErrorKind, Span};
 
@@ -186,8 +187,11 @@ impl Case {
         }
     }
 
-    /// Whether the new table counts. Fails unless the contents of all partitions are there.
-    fn is_new(&self, disk: &Disk) -> bool {
+    /// Whether the new table counts. Fails unless the contents of all partitions are there, but for what is
+    /// listed.
+    ///
+    /// If the journal could not be removed any more (`None`), fillers count as listed.
+    fn is_new(&self, disk: &Disk, listed: Option<&[Bad]>) -> bool {
         let mut table = Memory::new(disk.bytes.len() as u64);
         for (sector, bytes) in (0..)
             .zip(disk.bytes.chunks(SECTOR))
@@ -206,8 +210,16 @@ impl Case {
             let len = usize::try_from(is.len().get()).unwrap();
             for (now, then) in sectors(place.start(), len).zip(sectors(was.start(), len)) {
                 let of = |bytes: &[u8], sector: usize| bytes[sector * SECTOR..][..SECTOR].to_vec();
+                let one = |sector: usize| {
+                    Span::new(ByteOffset::new((sector * SECTOR) as u64), ByteCount::new(SECTOR as u64))
+                        .unwrap()
+                };
+                let is_listed = || {
+                    let is_filler = of(&disk.bytes, now) == filler(one(then).start());
+                    listed.map_or(is_filler, |list| list.iter().any(|bad| bad.from.overlaps(one(then))))
+                };
                 assert!(
-                    of(&disk.bytes, now) == of(&self.before, then),
+                    of(&disk.bytes, now) == of(&self.before, then) || is_listed(),
                     "sector {then} of {was:?} is lost (new table: {is_new})"
                 );
             }
@@ -221,6 +233,7 @@ impl Case {
 struct Ended {
     errors: u32,
     is_new: bool,
+    listed: usize,
     persistent: bool,
 }
 
@@ -237,6 +250,7 @@ fn is_left_over(error: &MoveError) -> bool {
 fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
     let mut ended = Ended::default();
     let (mut goes_back, mut is_over) = (false, false);
+    let (mut listed, mut listed_before) = (Vec::new(), Vec::new());
     let on = &mut |_| ControlFlow::Continue(());
     for attempt in 0.. {
         assert!(attempt < 40, "no end");
@@ -248,7 +262,15 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
         let fails = ended.errors < MOST_ERRORS && attempt < 10;
         *disk.left.get_mut() = if fails { random.below(most) } else { NEVER };
         goes_back |= random.chance(15);
+        let skips = attempt > 3;
         let mut target = target(disk);
+        // The list may be on a disk that is full: then the move is not over.
+        let is_full = fails && random.chance(30);
+        let mut kept = None;
+        let list = &mut |bad: &[Bad]| {
+            kept = Some(bad.to_vec());
+            if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        };
         let result = match Run::find(&mut target, None) {
             Err(MoveError::Nothing) if is_over => break,
             Err(MoveError::Nothing) => {
@@ -258,13 +280,14 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                     ended.errors += 1;
                     continue;
                 }
-                if attempt > 0 && case.is_new(disk) {
+                if attempt > 0 && case.is_new(disk, None) {
                     break;
                 }
                 goes_back = false;
                 let mut target = common::target(disk);
                 match case.realign.begin(&mut target, JournalPlace::Inside, [9; 16]) {
-                    Ok(run) => run.finish(on),
+                    Ok(run) if skips => run.skip_bad().finish_listing(on, list),
+                    Ok(run) => run.finish_listing(on, list),
                     Err(error) if attempt > 0 && is_left_over(&error) => break,
                     Err(error) => {
                         // It says what it could not make out, and does not begin.
@@ -276,22 +299,30 @@ fn persist(case: &Case, disk: &mut Disk, random: &mut Random) -> Ended {
                 }
             }
             Err(error) => Err(error),
-            Ok(run) if goes_back => run.roll_back(on),
-            Ok(run) => run.finish(on),
+            Ok(run) => {
+                let run = if skips { run.skip_bad() } else { run };
+                if goes_back { run.roll_back_listing(on, list) } else { run.finish_listing(on, list) }
+            }
         };
         match result {
-            Ok(Outcome::Complete) => is_over = true,
+            Ok(Outcome::Complete(list)) => {
+                assert_eq!(kept.as_ref(), Some(&list), "attempt {attempt}");
+                (is_over, listed) = (true, list);
+                listed.append(&mut listed_before);
+            }
             Ok(Outcome::Paused) => panic!("nothing stops it"),
             Err(MoveError::Turned) => goes_back = true,
             Err(MoveError::Complete) => goes_back = false,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Failed, "attempt {attempt}: {error}: {error:?}");
                 ended.errors += 1;
+                listed_before.extend(kept.take().filter(|_| !is_full).unwrap_or_default());
             }
         }
     }
     *disk.left.get_mut() = NEVER;
-    ended.is_new = case.is_new(disk);
+    ended.is_new = case.is_new(disk, is_over.then_some(&listed));
+    ended.listed = listed.len();
     ended
 }
 
@@ -319,7 +350,7 @@ fn errors_lose_nothing() {
     }
     let wanted = seeds("FAULTS", 60);
     let next = AtomicU64::new(seeds("FAULT_FROM", 0));
-    let totals: [AtomicU64; 4] = Default::default();
+    let totals: [AtomicU64; 5] = Default::default();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -329,7 +360,13 @@ fn errors_lose_nothing() {
                         panic!("FAULT_SEED={seed} repeats it");
                     };
                     let Some(ended) = ended else { continue };
-                    let counts = [1, ended.errors.into(), u64::from(ended.is_new), ended.persistent.into()];
+                    let counts = [
+                        1,
+                        ended.errors.into(),
+                        u64::from(ended.is_new),
+                        ended.listed as u64,
+                        ended.persistent.into(),
+                    ];
                     for (total, count) in totals.iter().zip(counts) {
                         total.fetch_add(count, Ordering::Relaxed);
                     }
@@ -337,10 +374,11 @@ fn errors_lose_nothing() {
             });
         }
     });
-    let [runs, errors, new, persistent] = totals.map(AtomicU64::into_inner);
+    let [runs, errors, new, listed, persistent] = totals.map(AtomicU64::into_inner);
     println!(
-        "{runs} runs ({persistent} with a bad sector), {errors} errors: {new} ended new, {} old",
+        "{runs} runs ({persistent} with a bad sector), {errors} errors: {new} ended new, {} old; \
+         {listed} spans could not be read and are listed",
         runs - new
     );
-    assert!(errors > runs && new > runs / 4 && new < runs && persistent > 0);
+    assert!(errors > runs && new > runs / 4 && new < runs && listed > 0);
 }

@@ -200,7 +200,7 @@ fn resumed(disk: &Memory, goes_back: bool) -> Option<Memory> {
         if goes_back { run.roll_back(on) } else { run.finish(on) }
     };
     match ended {
-        Ok(Outcome::Complete) => Some(disk),
+        Ok(Outcome::Complete(_)) => Some(disk),
         Err(MoveError::Complete) if goes_back => None,
         ended => panic!("{ended:?}"),
     }

@@ -63,7 +63,7 @@ fn child(path: &Path, is_back: bool) {
     match found {
         Recovered::Unfinished(found) if !is_back => drop(found.resume(watch).unwrap()),
         Recovered::Moved(_) | Recovered::Back(_) => {}
-        found => drop(found.rollback(watch).unwrap()),
+        found => drop(found.rollback((&[], false), watch).unwrap()),
     }
     println!("done");
 }
@@ -110,7 +110,7 @@ fn a_killed_process_loses_nothing() {
         let moved = match open(Disks::one(&mut disk), place).unwrap() {
             None => false,
             Some(found @ Recovered::Unfinished(_)) if is_back => {
-                assert!(matches!(found.rollback(watch), Ok(Some(_))));
+                assert!(matches!(found.rollback((&[], false), watch), Ok(Some(_))));
                 false
             }
             Some(Recovered::Unfinished(found)) => {
@@ -118,7 +118,7 @@ fn a_killed_process_loses_nothing() {
                 true
             }
             Some(found @ Recovered::Turned(_)) => {
-                assert!(matches!(found.rollback(watch), Ok(Some(_))));
+                assert!(matches!(found.rollback((&[], false), watch), Ok(Some(_))));
                 false
             }
             Some(Recovered::Moved(_)) => true,

@@ -420,7 +420,7 @@ pub(crate) fn run(arguments: &CheckArguments, form: Form) -> Result<Exit> {
         && arguments.captured().is_none()
         && arguments.domains.is_empty()
         && (arguments.targets.is_empty() || !paths.is_empty())
-        && let Some(note) = straddle_repair::boot::System::running().last(&paths)
+        && let Some(note) = crate::commands::at_boot::note(&paths)
     {
         out.flush()?;
         output::complain(&note);

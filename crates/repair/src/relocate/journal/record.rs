@@ -1,10 +1,13 @@
 //! Records, marks and bodies: sectors that begin with a magic and the journal's name, and have a hash of that and
 //! their contents. The rest is zeros. So no other program's bytes are taken for a part of a journal.
+//!
+//! The list has what could not be read. Each block is empty at first, and written once after that, so that a torn one
+//! hides no other: magic, name, number of entries, entries (where, how much, and where to) and hash.
 
 use straddle_units::{ByteCount, ByteOffset, Span};
 
-use super::{Fault, HASH, Hash, NAME, Name, hash, hash_both, in_memory};
-use crate::relocate::{SECTOR, SECTOR_LEN};
+use super::{Disks, Fault, HASH, Hash, Job, Journal, NAME, Name, Result, Skip, hash, hash_both, in_memory};
+use crate::relocate::{Bad, SECTOR, SECTOR_LEN, normal};
 
 const RECORD: &[u8; 8] = b"relorec1";
 const MARKS: [&[u8; 8]; 2] = [b"reloturn", b"reloundo"];
@@ -204,16 +207,118 @@ pub(super) fn unsealed(sectors: &[u8], len: usize) -> Vec<u8> {
     sectors.flat_map(|sector| &sector[LEAD..LEAD + TEXT]).take(len).copied().collect()
 }
 
-/// The journal that this sector is a part of. Titles and saved bytes are not recognised.
+/// The journal that this sector is a part of. Titles, saved bytes and filled lists are not recognised.
 pub(crate) fn part_of(sector: &[u8]) -> Option<Span> {
     let magic = sector.first_chunk()?;
     let len = match magic {
         BODY => LEAD + TEXT,
         RECORD => LENGTH,
+        LIST_MAGIC => LIST_HEAD,
         magic if MARKS.contains(&magic) => MARK,
         _ => return None,
     };
     let mut reader = Reader(&checked(sector, len)?[magic.len()..]);
     let place = Span::new(ByteOffset::new(reader.number()), ByteCount::new(reader.number()));
     place.filter(|_| sector[len + HASH..].iter().all(|byte| *byte == 0))
+}
+
+const LIST_MAGIC: &[u8; 8] = b"relobad1";
+/// At most these bytes, or two blocks.
+const MAX_LIST: u64 = 4 << 20;
+const LIST_HEAD: usize = 8 + NAME + 8;
+const ENTRY: usize = 3 * 8;
+
+pub(super) fn blocks(job: &Job) -> u64 {
+    let most = (MAX_LIST / job.blocks.size().get()).clamp(2, 1024);
+    (job.total().get() / job.window.get()).clamp(2, most)
+}
+
+pub(super) fn is_of_list(sector: &[u8], name: Name) -> bool {
+    sector.strip_prefix(LIST_MAGIC).is_some_and(|rest| rest.starts_with(&name))
+}
+
+impl Journal {
+    /// `None` for a block that is torn or overwritten.
+    fn blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<Option<Vec<Bad>>>> {
+        let mut bytes = vec![0; self.block() * in_memory(ByteCount::new(self.layout.list))];
+        disks.read(self.device, self.layout.list(0), &mut bytes)?;
+        Ok(bytes.chunks(self.block()).map(|block| self.decode(block)).collect())
+    }
+
+    pub(crate) fn listed(&self, disks: &mut Disks<'_>) -> Result<Skip> {
+        let mut skip = Skip::default();
+        for (index, block) in (1..).zip(self.blocks(disks)?) {
+            if let Some(bad) = block.filter(|bad| !bad.is_empty()) {
+                skip.list.extend(bad);
+                skip.next = index;
+            }
+        }
+        skip.list = normal(skip.list);
+        Ok(skip)
+    }
+
+    /// Blocks are written in order: each is there up to one without entries.
+    pub(super) fn is_list_whole(&self, disks: &mut Disks<'_>) -> Result<bool> {
+        let mut blocks = self.blocks(disks)?.into_iter();
+        Ok(blocks.find(|found| found.as_ref().is_none_or(Vec::is_empty)).is_none_or(|found| found.is_some()))
+    }
+
+    pub(super) fn odd_blocks(&self, disks: &mut Disks<'_>) -> Result<Vec<u64>> {
+        let blocks = (0..).zip(self.blocks(disks)?);
+        Ok(blocks.filter(|(_, block)| block.is_none()).map(|(index, _)| index).collect())
+    }
+
+    pub(super) fn clear_blocks(&self, disks: &mut Disks<'_>, index: u64, count: u64) -> Result<()> {
+        let block = self.padded(&self.encoded(&[]));
+        let blocks = block.repeat(in_memory(ByteCount::new(count)));
+        disks.write(self.device, self.layout.list(index), &blocks)
+    }
+
+    fn encoded(&self, entries: &[Bad]) -> Vec<u8> {
+        let mut bytes = LIST_MAGIC.to_vec();
+        bytes.extend(self.name);
+        bytes.extend((entries.len() as u64).to_le_bytes());
+        for bad in entries {
+            for number in [bad.from.start().get(), bad.from.len().get(), bad.to.get()] {
+                bytes.extend(number.to_le_bytes());
+            }
+        }
+        bytes.extend(hash(&bytes));
+        bytes
+    }
+
+    /// Durably. False if there was no room.
+    pub(crate) fn list(&self, disks: &mut Disks<'_>, skip: &mut Skip, bad: &[Bad]) -> Result<bool> {
+        let blocks = bad.chunks(((self.block() - LIST_HEAD - HASH) / ENTRY).max(1));
+        if skip.next + blocks.len() as u64 > self.layout.list {
+            return Ok(false);
+        }
+        for block in blocks {
+            let bytes = self.padded(&self.encoded(block));
+            disks.write(self.device, self.layout.list(skip.next), &bytes)?;
+            skip.next += 1;
+        }
+        skip.list = normal(skip.list.iter().chain(bad).copied().collect());
+        if !Fault::LateList.is_planted() {
+            disks.flush()?;
+        }
+        Ok(true)
+    }
+
+    fn decode(&self, block: &[u8]) -> Option<Vec<Bad>> {
+        let mut reader = Reader(block);
+        if reader.take() != *LIST_MAGIC || reader.take() != self.name {
+            return None;
+        }
+        let count = usize::try_from(reader.number()).ok()?;
+        let len = count.checked_mul(ENTRY)?.checked_add(LIST_HEAD)?;
+        if block.get(len..len.checked_add(HASH)?)? != hash(block.get(..len)?) {
+            return None;
+        }
+        let entry = |_| {
+            let (start, len) = (ByteOffset::new(reader.number()), ByteCount::new(reader.number()));
+            Some(Bad { from: Span::new(start, len)?, to: ByteOffset::new(reader.number()) })
+        };
+        (0..count).map(entry).collect()
+    }
 }

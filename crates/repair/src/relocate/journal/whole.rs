@@ -1,20 +1,21 @@
 //! What every crash leaves of a journal, how it is repaired, and how it is removed.
 //!
 //! Invariants: before the journal is needed, each part of it is there: both titles and bodies, a record in each slot,
-//! both copies of each mark. Titles are removed first, durably, and only a journal's
+//! both copies of each mark, and every block of the list. Titles are removed first, durably, and only a journal's
 //! bytes.
 
 use straddle_units::ByteOffset;
 
+use super::record::is_of_list;
 use super::{
     COPIES, Direction, Disks, Fault, Journal, Kind, Mark, Record, RelocateError, Result, SECTOR_LEN, Title,
     encode_body, is_title, name, overwritten, sealed,
 };
 
 impl Journal {
-    /// A missing record or mark is refused if a title or a body is missing too.
+    /// A missing record, mark or block of the list is refused if a title or a body is missing too.
     pub(super) fn check_whole(&self, disks: &mut Disks<'_>) -> Result<()> {
-        let mut is_whole = true;
+        let mut is_whole = self.is_list_whole(disks)?;
         for slot in [0, 1] {
             is_whole &= self.record(disks, slot)?.is_some();
         }
@@ -65,6 +66,10 @@ impl Journal {
                 is_whole = false;
             }
         }
+        for index in self.odd_blocks(disks)? {
+            self.clear_blocks(disks, index, 1)?;
+            is_whole = false;
+        }
         if is_whole { Ok(()) } else { disks.flush() }
     }
 
@@ -86,6 +91,7 @@ impl Journal {
                 disks.write(self.device, at, &block)?;
             }
         }
+        self.clear_blocks(disks, 0, self.layout.list)?;
         [0, 1].into_iter().try_for_each(|slot| self.start(disks, slot))
     }
 
@@ -112,8 +118,9 @@ impl Journal {
             }
         }
         let marks = Mark::ALL.into_iter().flat_map(|mark| layout.mark(mark));
+        let list = (0..layout.list).map(|index| layout.list(index));
         let records = [0, 1].into_iter().flat_map(|slot| layout.records(slot));
-        let blocks: Vec<ByteOffset> = marks.chain(records).collect();
+        let blocks: Vec<ByteOffset> = marks.chain(list).chain(records).collect();
         self.erase_blocks(disks, &blocks)
     }
 
@@ -140,5 +147,6 @@ impl Journal {
     fn is_own(&self, sector: &[u8]) -> bool {
         Mark::ALL.iter().any(|mark| mark.decode(sector, self.name).is_some())
             || Record::decode(sector, self.name).is_some()
+            || is_of_list(sector, self.name)
     }
 }

@@ -158,7 +158,8 @@ fn erased(world: &World, image: &Image, end: Final) -> Result<(), String> {
                 wrong = Some(format!("{end:?} and erased in part: {found:?}"));
             }
             // A journal behind which records of an old one were left.
-            if found == Some(Final::None) && end == Final::Back {
+            // What could not be read may be the filler now, which is not listed again.
+            if found == Some(Final::None) && end == Final::Back && world.bad.is_empty() {
                 world.with(&machine, |disks, place| {
                     begin(disks, place, world.job.clone()).unwrap();
                 });

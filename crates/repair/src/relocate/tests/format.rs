@@ -135,7 +135,7 @@ fn wrong_bits() -> Result<[u32; 3], String> {
         };
         let watch = &mut |_| ControlFlow::Continue(());
         let ended = match is_back {
-            true => Recovered::Unfinished(unfinished).rollback(watch).map(drop),
+            true => Recovered::Unfinished(unfinished).rollback((&[], false), watch).map(drop),
             false => unfinished.resume(watch).map(drop),
         };
         if ended.is_err() {
@@ -169,7 +169,7 @@ fn turned(after: u32, back: u32) -> (Memory, Span) {
     let found = open(Disks::one(&mut disk), place).unwrap().unwrap();
     assert!(matches!(found, Recovered::Unfinished(_)));
     let mut left = back;
-    let _ = found.rollback(&mut |_| {
+    let _ = found.rollback((&[], false), &mut |_| {
         left = left.saturating_sub(1);
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -187,7 +187,7 @@ fn followed(disk: &mut Memory, place: Span, is_back: bool) -> Option<bool> {
         Unfinished(held) if !is_back => held.resume(watch).map(|_| false),
         Moved(_) => Ok(false),
         Back(_) => Ok(true),
-        held => held.rollback(watch).map(|_| true),
+        held => held.rollback((&[], false), watch).map(|_| true),
     };
     Some(gone_back.unwrap())
 }
@@ -268,7 +268,7 @@ fn a_damaged_journal_is_no_panic() {
             let _ = if random.once_in(2) {
                 unfinished.resume(watch).map(drop)
             } else {
-                Recovered::Unfinished(unfinished).rollback(watch).map(drop)
+                Recovered::Unfinished(unfinished).rollback((&[], false), watch).map(drop)
             };
         }
     }

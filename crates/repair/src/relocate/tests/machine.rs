@@ -123,6 +123,8 @@ pub(super) struct Machine {
     /// Whether everything is said to be a hole.
     pub(super) holes_lie: bool,
     pub(super) punched: usize,
+    /// The contents of sectors that cannot be read before they are written.
+    pub(super) unreadable: u32,
 }
 
 impl Machine {
@@ -147,6 +149,7 @@ impl Machine {
             flushes_lost: false,
             holes_lie: false,
             punched: 0,
+            unreadable: u32::MAX,
         }
     }
 
@@ -281,6 +284,9 @@ impl Disk for SimDisk {
         {
             return Err(io::Error::other("a read failed"));
         }
+        if machine.current[first..first + bytes.len().div_ceil(512)].contains(&machine.unreadable) {
+            return Err(io::Error::other("a sector cannot be read"));
+        }
         let store = machine.store.borrow();
         for (index, sector) in bytes.chunks_mut(512).enumerate() {
             let contents = &store.contents[usize::try_from(machine.current[first + index]).unwrap()];
@@ -326,9 +332,7 @@ impl Disk for SimDisk {
         let mut holes: Vec<Span> = Vec::new();
         for hole in (first..last).filter(is_zero).map(of) {
             match holes.last_mut().filter(|last| last.end() == hole.start()) {
-                Some(last) => {
-                    *last = Span::between(last.start().min(hole.start()), last.end().max(hole.end())).unwrap()
-                }
+                Some(last) => *last = crate::relocate::hull(*last, hole).unwrap(),
                 None => holes.push(hole),
             }
         }

@@ -11,7 +11,8 @@ fn found(fault: Fault) -> Option<(&'static str, String)> {
     plant(Some(fault));
     // Sectors are not torn in the others.
     let is_torn = fault == Fault::NoEdges;
-    let fits = |shape: &&Shape| !is_torn || shape.block.0 > 1;
+    let is_bad = fault == Fault::LateList;
+    let fits = |shape: &&Shape| (!is_torn || shape.block.0 > 1) && (!is_bad || !shape.bad.is_empty());
     let found = shapes().iter().filter(fits).find_map(|shape| {
         let searched = catch_unwind(AssertUnwindSafe(|| search(shape, 1500, false)));
         match searched {
@@ -38,6 +39,7 @@ fn every_planted_mistake_is_found() {
         Fault::NoEdges,
         Fault::EraseRecordsFirst,
         Fault::StaleRecords,
+        Fault::LateList,
     ];
     let mut missed = Vec::new();
     for fault in faults {

@@ -8,9 +8,9 @@ use straddle_units::{Boundary, ByteCount, ByteOffset, Span};
 
 use super::machine::{Image, Machine, SimDisk, Store};
 use crate::relocate::RelocateError;
-use crate::relocate::{Disks, SECTOR, Whereabouts, inspect, is_latest};
+use crate::relocate::{Bad, Disks, SECTOR, Whereabouts, filler, inspect, is_latest};
 use crate::relocate::{Job, Move, Parts};
-use crate::relocate::{Moved, Recovered, begin, journal_len, open};
+use crate::relocate::{Moved, Recovered, Unfinished, begin, journal_len, open};
 
 /// A job in sectors.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Shape {
     pub(super) window: u64,
     /// Sectors that are holes in the beginning.
     pub(super) holes: &'static [usize],
+    /// Sectors that cannot be read before they are written.
+    pub(super) bad: &'static [usize],
     /// Whether the journal is on another disk.
     pub(super) is_two: bool,
     /// The sectors that data are in; behind them the journal has its own, unless it is on another disk.
@@ -32,8 +34,14 @@ pub(super) struct Shape {
 impl Shape {
     /// What fills a sector in the beginning, repeated.
     fn text(&self, sector: u64) -> String {
-        let is_hole = self.holes.iter().any(|hole| *hole as u64 == sector);
-        if is_hole { "\0".to_owned() } else { format!("sector {sector};") }
+        let is_in = |list: &[usize]| list.iter().any(|other| *other as u64 == sector);
+        if is_in(self.bad) {
+            "unreadable;".to_owned()
+        } else if is_in(self.holes) {
+            "\0".to_owned()
+        } else {
+            format!("sector {sector};")
+        }
     }
 }
 
@@ -73,6 +81,11 @@ pub(super) struct World {
     block: (usize, usize),
     /// Whether the disks ignore flushes.
     pub(super) flushes_lost: bool,
+    /// The contents of a sector that cannot be read, and the sectors that have it.
+    unreadable: u32,
+    pub(super) bad: &'static [usize],
+    /// What the last run said could not be read.
+    listed: RefCell<Vec<Bad>>,
     /// Where data are when all is moved: sector, and contents.
     pub(super) moved: Vec<(usize, u32)>,
     /// And in the beginning.
@@ -109,13 +122,21 @@ impl World {
         let original: Image =
             (0..all).map(|sector| store.borrow_mut().of_text(&shape.text(sector))).collect();
         let garbage = store.borrow_mut().of_text("garbage;");
+        let unreadable = store.borrow_mut().of_text("unreadable;");
         let mut may_change = vec![false; original.len()];
         let mut now = original.clone();
         let mut live: Vec<usize> = Vec::new();
         let mut data: Vec<usize> = Vec::new();
         for [from, len, to] in &shape.moves {
             let (from, to) = (range(*from, *len), range(*to, *len));
-            let bytes = now[from.clone()].to_vec();
+            let mut bytes = now[from.clone()].to_vec();
+            for (bytes, sector) in bytes.iter_mut().zip(from.clone()).filter(|(_, at)| shape.bad.contains(at))
+            {
+                if *bytes == unreadable {
+                    let at = ByteOffset::new(sector as u64 * SECTOR);
+                    *bytes = store.borrow_mut().number(&filler(at));
+                }
+            }
             data.extend(from.clone());
             live.retain(|sector| !from.contains(sector));
             live.extend(to.clone());
@@ -138,6 +159,9 @@ impl World {
             garbage,
             split: small(split),
             flushes_lost: false,
+            unreadable,
+            bad: shape.bad,
+            listed: RefCell::default(),
             block: (small(block), small(phase)),
         }
     }
@@ -147,6 +171,7 @@ impl World {
         machine.may_change = Rc::clone(&self.may_change);
         machine.original = Rc::clone(&self.original);
         machine.flushes_lost = self.flushes_lost;
+        machine.unreadable = self.unreadable;
         Rc::new(RefCell::new(machine))
     }
 
@@ -169,8 +194,19 @@ impl World {
     pub(super) fn start(&self, machine: &Rc<RefCell<Machine>>) -> Result<Final, RelocateError> {
         self.with(machine, |disks, place| {
             let unfinished = begin(disks, place, self.job.clone())?;
-            Ok(moved(unfinished.resume(&mut |_| ControlFlow::Continue(()))?))
+            let ended = self.skipping(unfinished).resume(&mut |_| ControlFlow::Continue(()))?;
+            Ok(self.moved(ended))
         })
+    }
+
+    fn skipping<'a>(&self, unfinished: Unfinished<'a>) -> Unfinished<'a> {
+        if self.bad.is_empty() { unfinished } else { unfinished.skip_bad() }
+    }
+
+    fn moved(&self, ended: Option<Moved<'_>>) -> Final {
+        let Some(mut moved) = ended else { panic!("{ended:?}") };
+        *self.listed.borrow_mut() = moved.bad();
+        Final::Moved
     }
 
     /// Finds what a crash has left, and does what was decided.
@@ -184,12 +220,17 @@ impl World {
             let Some(found) = open(disks, place)? else { return Ok(Final::None) };
             let ended = match (found, decision) {
                 (Recovered::Unfinished(unfinished), Decision::Resume) => {
-                    return Ok(moved(unfinished.resume(watch)?));
+                    return Ok(self.moved(self.skipping(unfinished).resume(watch)?));
                 }
-                (Recovered::Moved(_), Decision::Resume) => return Ok(Final::Moved),
-                (found, _) => found.rollback(watch)?,
+                (Recovered::Moved(moved), Decision::Resume) => return Ok(self.moved(Some(moved))),
+                (Recovered::Unfinished(unfinished), Decision::Rollback) => {
+                    let found = Recovered::Unfinished(self.skipping(unfinished));
+                    found.rollback((&[], false), watch)?
+                }
+                (found, _) => found.rollback((&[], false), watch)?,
             };
-            assert!(ended.is_some(), "stopped");
+            let Some(back) = ended else { panic!("{ended:?}") };
+            *self.listed.borrow_mut() = back.bad().to_vec();
             Ok(Final::Back)
         })
     }
@@ -208,7 +249,7 @@ impl World {
             return Ok(());
         }
         let places = self.with(&machine, Whereabouts::read).map_err(failed)?;
-        for (sector, number) in &self.data {
+        for (sector, number) in self.data.iter().filter(|(sector, _)| !self.bad.contains(sector)) {
             let Some(at) = places.of(ByteOffset::new(*sector as u64 * SECTOR)) else { continue };
             let found = usize::try_from(at.get() / SECTOR).unwrap();
             if image[found] != *number {
@@ -218,11 +259,40 @@ impl World {
         Ok(())
     }
 
-    /// Whether all data are where they belong after this, and all else is as it was.
+    fn filler(&self, sector: usize) -> u32 {
+        let at = ByteOffset::new(sector as u64 * SECTOR);
+        self.store.borrow_mut().number(&filler(at))
+    }
+
+    /// Whether all data are where they belong after this, what could not be read is listed where its filler is, and
+    /// all else is as it was.
     pub(super) fn is_right(&self, image: &Image, end: Final) -> Result<(), String> {
         let data = if end == Final::Moved { &self.moved } else { &self.data };
-        if let Some((sector, _)) = data.iter().find(|(sector, number)| image[*sector] != *number) {
+        let is_filled = |sector: usize| self.bad.contains(&sector) && image[sector] == self.filler(sector);
+        let is_lost = |sector: usize, number: u32| {
+            image[sector] != number && !(end == Final::Back && is_filled(sector))
+        };
+        if let Some((sector, _)) = data.iter().find(|(sector, number)| is_lost(*sector, *number)) {
             return Err(format!("{end:?}: sector {sector} is lost"));
+        }
+        let is_listed = |sector: usize| {
+            let span = span(sector as u64, 1);
+            self.listed.borrow().iter().any(|bad| bad.from.contains(span))
+        };
+        for (sector, _) in self.data.iter().filter(|(sector, _)| self.bad.contains(sector)) {
+            if (end == Final::Moved || (end == Final::Back && is_filled(*sector))) && !is_listed(*sector) {
+                return Err(format!("{end:?}: sector {sector} was not read, and is not listed"));
+            }
+        }
+        let fillers: Vec<u32> = self.bad.iter().map(|sector| self.filler(*sector)).collect();
+        for (sector, number) in data.iter().filter(|(sector, _)| fillers.contains(&image[*sector])) {
+            let is_here = |bad: &Bad| {
+                let sector = *sector as u64 * SECTOR;
+                (bad.to.get()..bad.to.get() + bad.from.len().get()).contains(&sector)
+            };
+            if end == Final::Moved && !self.listed.borrow().iter().any(is_here) {
+                return Err(format!("sector {sector} has a filler that is listed elsewhere, for {number}"));
+            }
         }
         let others = (0..image.len()).filter(|sector| !self.may_change[*sector]);
         for sector in others {
@@ -234,13 +304,8 @@ impl World {
     }
 }
 
-fn moved(ended: Option<Moved<'_>>) -> Final {
-    assert!(ended.is_some(), "stopped");
-    Final::Moved
-}
-
 fn shape(name: &'static str, moves: &[[u64; 3]], block: (u64, u64), window: u64, room: u64) -> Shape {
-    Shape { name, moves: moves.to_vec(), block, window, holes: &[], is_two: false, room }
+    Shape { name, moves: moves.to_vec(), block, window, holes: &[], bad: &[], is_two: false, room }
 }
 
 /// Every shape.
@@ -285,6 +350,19 @@ pub(super) fn shapes() -> Vec<Shape> {
     ] {
         let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
         shapes.push(Shape { holes, ..one });
+    }
+    for (name, bad) in [
+        ("up 1", &[3, 7, 10][..]),
+        ("up 1", &[11]),
+        ("down 7", &[10, 15, 16, 21]),
+        ("far up", &[2, 5, 6]),
+        ("chain of 2", &[12, 20]),
+        ("torn, up 1", &[6, 7]),
+        ("512e, two from 63", &[40, 41, 42, 43, 44, 45, 46, 47]),
+        ("torn, beside the next", &[11]),
+    ] {
+        let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();
+        shapes.push(Shape { bad, ..one });
     }
     for name in ["up 1", "down 7", "far up", "chain of 2", "torn, up 1", "torn, neighbours"] {
         let one = shapes.iter().find(|shape| shape.name == name).unwrap().clone();

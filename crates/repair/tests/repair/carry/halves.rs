@@ -90,7 +90,7 @@ fn with_the_journal_in_a_file_a_torn_copy_of_a_gpt_is_restored() {
             }
             drop(disk);
             match ended {
-                Ok(Outcome::Complete) => {
+                Ok(Outcome::Complete(_)) => {
                     assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
                 }
                 Err(MoveError::Complete) => assert!(goes_back && shape.is_new(&drive.seen, &what), "{what}"),

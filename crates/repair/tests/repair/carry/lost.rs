@@ -64,7 +64,7 @@ fn a_lost_write_of_a_table_is_noticed_before_the_next() {
                 break;
             }
             let what = format!("{}: write {lost}: {ended:?}", shape.name);
-            if let Ok(Outcome::Complete) = ended {
+            if let Ok(Outcome::Complete(_)) = ended {
                 assert!(shape.is_new(&drive.seen, &what), "{what}");
                 done += 1;
                 continue;
@@ -78,7 +78,7 @@ fn a_lost_write_of_a_table_is_noticed_before_the_next() {
                 });
                 drop(disk);
                 match ended {
-                    Ok(Outcome::Complete) => {
+                    Ok(Outcome::Complete(_)) => {
                         assert_eq!(shape.is_new(&whole.seen, &what), !back, "{what}");
                         stopped += 1;
                     }

@@ -98,7 +98,7 @@ fn another_programs_table_is_overwritten_only_on_request_and_saved() {
             assert!(run.restore_table(&folder.path().join("other")).unwrap(), "{what}");
             assert!(!run.restore_table(&folder.path().join("none")).unwrap(), "{what}");
             assert!(!folder.path().join("none").exists());
-            assert!(matches!(go(run, goes_back), Ok(Outcome::Complete)), "{what}");
+            assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))), "{what}");
             drop(disk);
             assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
             check_nothing(&drive.seen, &what);
@@ -149,7 +149,7 @@ fn a_power_cut_while_the_marker_is_restored_loses_nothing() {
         let stopped = shape.stopped(JournalPlace::Inside).seen;
         for (what, medium) in displace(&shape, &stopped) {
             let (whole, ended) = recover(medium.clone(), u64::MAX, false, folder.path());
-            assert!(matches!(ended, Ok(Outcome::Complete)), "{what}: {ended:?}");
+            assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
             for round in 0..seeds("MOVES", 24) {
                 let (cut, goes_back) = (round * 3 / 2 % whole.taken, random.chance(50));
                 let what = format!("{}, {what}, cut after {cut}, back: {goes_back}", shape.name);
@@ -157,7 +157,7 @@ fn a_power_cut_while_the_marker_is_restored_loses_nothing() {
                 let (drive, _) = recover(drive.cut(&mut random), random.below(12), goes_back, folder.path());
                 let medium = drive.cut(&mut random);
                 match recover(medium, u64::MAX, goes_back, folder.path()) {
-                    (drive, Ok(Outcome::Complete) | Err(MoveError::NoJournal(NoJournal::Anywhere))) => {
+                    (drive, Ok(Outcome::Complete(_)) | Err(MoveError::NoJournal(NoJournal::Anywhere))) => {
                         assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}");
                     }
                     (_, ended) => panic!("{what}: {ended:?}"),
@@ -227,7 +227,7 @@ fn a_protective_mbr_that_another_program_removed_is_restored_on_request() {
         let mut disk = target(&mut drive);
         let mut run = Run::search(&mut disk, None).unwrap();
         assert!(run.restore_table(&folder.path().join("table")).unwrap());
-        assert!(matches!(go(run, goes_back), Ok(Outcome::Complete)));
+        assert!(matches!(go(run, goes_back), Ok(Outcome::Complete(_))));
         drop(disk);
         assert_eq!(shape.is_new(&drive.seen, "restored"), !goes_back);
         // Sector 0 is the same with the marker and without.
@@ -274,7 +274,7 @@ fn without_a_table_data_in_the_way_stay() {
         let mut disk = target(&mut drive);
         let ended = Run::find(&mut disk, None).and_then(|run| go(run, true));
         drop(disk);
-        assert!(matches!(ended, Ok(Outcome::Complete)), "{what}, then {ended:?}");
+        assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}, then {ended:?}");
         let other = Span::new(ByteOffset::new(at), ByteCount::new(512)).unwrap();
         assert_eq!(Shape::bytes(&drive.seen, other), [0xA5; 512], "{what}");
         seen += 1;

@@ -163,7 +163,7 @@ fn tear_way_back(shape: &Shape) {
         let is_whole = ended.is_ok();
         let mut drive = Drive::new(drive.seen(), u64::MAX);
         match Run::find(&mut target(&mut drive), None) {
-            Ok(run) => assert!(matches!(run.roll_back(&mut on()), Ok(Outcome::Complete)), "{what}"),
+            Ok(run) => assert!(matches!(run.roll_back(&mut on()), Ok(Outcome::Complete(_))), "{what}"),
             Err(error) => assert!(matches!(error, MoveError::Nothing), "{what}: {error}"),
         }
         assert!(!shape.is_new(&drive.seen, &what), "{what}");
@@ -252,7 +252,7 @@ fn with_the_journal_in_a_file_a_torn_table_is_restored() {
             }
             drop(disk);
             match ended {
-                Ok(Outcome::Complete) => {
+                Ok(Outcome::Complete(_)) => {
                     assert_eq!(shape.is_new(&drive.seen, &what), !goes_back, "{what}")
                 }
                 Err(MoveError::Complete) if goes_back => assert!(shape.is_new(&drive.seen, &what), "{what}"),

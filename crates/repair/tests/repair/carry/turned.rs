@@ -20,7 +20,7 @@ fn shapes() -> [Shape; 3] {
     };
     [
         to(Format::Mbr, 12_000, 63, 664),
-        to(Format::Gpt, 13_600, 34, 664),
+        to(Format::Gpt, 13_800, 34, 664),
         to(Format::Mbr, 13_600, 2_713, 2_064),
     ]
 }
@@ -41,7 +41,7 @@ fn cut_off(shape: &Shape, random: &mut Random) -> Vec<(String, Memory)> {
             drop(disk);
             (drive, ended)
         };
-        let (all, Ok(Outcome::Complete)) = back_until(u64::MAX) else { continue };
+        let (all, Ok(Outcome::Complete(_))) = back_until(u64::MAX) else { continue };
         let mut stop = |left: u64| {
             let medium = back_until(left).0.cut(random);
             (format!("{}, cut after {cut}, and back after {left}", shape.name), medium)
@@ -92,7 +92,7 @@ fn a_rollback_goes_on_after_another_programs_table() {
                 };
                 let (drive, ended) = recover(medium.clone(), u64::MAX, true, folder.path());
                 match ended {
-                    Ok(Outcome::Complete) => recovered[of(state)] += 1,
+                    Ok(Outcome::Complete(_)) => recovered[of(state)] += 1,
                     Err(MoveError::NoJournal(NoJournal::Anywhere)) if is_over => continue,
                     _ => panic!("{what}: {ended:?}"),
                 }

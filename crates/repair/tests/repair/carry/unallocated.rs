@@ -96,7 +96,7 @@ fn what_is_left_of_a_journal_is_in_nobodys_way() {
                 assert_eq!(again.journal, shape.realign.journal, "{} killed after {left}", shape.name);
                 let mut drive = Drive::new(medium, cut);
                 let ended = carry_out(&again, &mut drive);
-                let is_done = matches!(ended, Ok(Outcome::Complete));
+                let is_done = matches!(ended, Ok(Outcome::Complete(_)));
                 assert!(is_done || cut != u64::MAX, "{} killed after {left}: {ended:?}", shape.name);
                 medium = drive.seen;
             }
@@ -135,7 +135,7 @@ fn data_behind_and_in_what_is_left_of_a_journal_stay() {
             let mut odd = whole.clone();
             (cut..run.end).for_each(|at| odd.put(at * 512, &[0; 512]));
             let mut drive = Drive::new(odd, u64::MAX);
-            assert!(matches!(carry_out(&again, &mut drive), Ok(Outcome::Complete)), "cut at {cut}");
+            assert!(matches!(carry_out(&again, &mut drive), Ok(Outcome::Complete(_))), "cut at {cut}");
             places.extend([(cut, 1), (cut, run.end - cut), (cut, run.end - cut + 8)]);
         }
         for ((at, count), fill) in
@@ -184,7 +184,7 @@ fn an_old_backup_that_was_written_over_in_part_is_in_nobodys_way() {
         let wanted = Wanted { starts: vec![(2, ByteOffset::new(start * 512))], ..Wanted::default() };
         let realign = Shape::plan(&grown, "512e", &wanted);
         let mut drive = Drive::new(grown, u64::MAX);
-        assert!(matches!(carry_out(&realign, &mut drive), Ok(Outcome::Complete)), "{start}");
+        assert!(matches!(carry_out(&realign, &mut drive), Ok(Outcome::Complete(_))), "{start}");
         grown = drive.seen;
         assert_eq!(Shape::bytes(&grown, sector(15_999)).starts_with(b"EFI PART"), start == 10_976);
     }
@@ -201,7 +201,7 @@ fn an_old_backup_of_the_table_is_in_nobodys_way() {
     let to = realign.moves.iter().filter_map(|one| one.destination());
     assert!(to.into_iter().any(|to| to.contains(sector(old_header))));
     let mut drive = Drive::new(grown.clone(), u64::MAX);
-    assert!(matches!(carry_out(&realign, &mut drive), Ok(Outcome::Complete)));
+    assert!(matches!(carry_out(&realign, &mut drive), Ok(Outcome::Complete(_))));
     // A wrong sum, and a header of another place.
     for (at, byte) in [(15_999, 16), (15_999, 24), (15_980, 3)] {
         let mut odd = grown.clone();
@@ -257,7 +257,7 @@ fn a_move_leaves_nothing_in_unallocated_space() {
                 if is_over {
                     continue;
                 }
-                assert!(matches!(ended, Ok(Outcome::Complete)), "{what}: {ended:?}");
+                assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}: {ended:?}");
                 tried[usize::from(goes_back)] += 1;
                 assert_eq!(is_left(&drive.seen), None, "{what}");
                 if goes_back {
@@ -375,7 +375,7 @@ fn writes_to_a_partition_beside_the_destination_stay() {
             let what = format!("killed after {left}, back: {goes_back}: {ended:?}");
             let there = Span::new(beside.start(), ByteCount::new(written.len() as u64)).unwrap();
             assert!(Shape::bytes(&drive.seen, there) == written, "{what}");
-            if !matches!(ended, Ok(Outcome::Complete)) {
+            if !matches!(ended, Ok(Outcome::Complete(_))) {
                 continue;
             }
             kept[usize::from(goes_back)] += 1;

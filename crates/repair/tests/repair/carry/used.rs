@@ -71,7 +71,7 @@ fn what_was_written_before_the_marker_is_kept() {
             let what = format!("{round}: {}, back: {goes_back}: {ended:?}", shape.name);
             assert!(drive.seen == medium, "{what}: it was written to");
             if goes_back {
-                assert!(matches!(ended, Ok(Outcome::Complete)), "{what}");
+                assert!(matches!(ended, Ok(Outcome::Complete(_))), "{what}");
                 assert!(!path.exists(), "{what}: its journal is left");
             } else {
                 let error = ended.unwrap_err();

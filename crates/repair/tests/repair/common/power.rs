@@ -68,7 +68,7 @@ pub(crate) trait Survivor {
     fn operations<D: Powered>(&self) -> u64 {
         let mut drive = D::on(self.before().clone(), u64::MAX, 0);
         let done = self.begin_and_finish(&mut drive);
-        assert!(matches!(done, Ok(Outcome::Complete)), "{done:?}");
+        assert!(matches!(done, Ok(Outcome::Complete(_))), "{done:?}");
         assert!(self.is_new(&drive.seen(), "without a cut"));
         drive.taken()
     }
