@@ -185,8 +185,11 @@ impl Flight {
     /// failing sector may be the reason for the rollback.
     pub(crate) fn undo(&self, disks: &mut Disks<'_>, journal: &Journal, skip: &Skip) -> Result<()> {
         let is_source = |span: Span| self.windows.iter().any(|one| one.window.from.overlaps(span));
-        for Flying { window, copy, .. } in &self.windows {
-            let Some(copy) = copy else { continue };
+        for Flying { window, record, copy } in &self.windows {
+            let Some(copy) = copy else {
+                self.write_back(disks, *window, record, skip)?;
+                continue;
+            };
             let mut overwritten = window.overwritten(copy).to_vec();
             self.keep_beside(disks, journal, *window, &mut overwritten);
             let blocks = window.written.pieces(journal.job.blocks.size());
@@ -210,6 +213,26 @@ impl Flight {
             }
         }
         Ok(())
+    }
+
+    /// If a direct window's source has become unreadable, the only copy of a sector may be at its destination.
+    fn write_back(&self, disks: &mut Disks<'_>, window: Window, record: &Record, skip: &Skip) -> Result<()> {
+        let Window { from, to, .. } = window;
+        let is_written = self.written().iter().any(|span| span.overlaps(from));
+        if skip.touches(from) || is_written || read(disks, from).is_ok() {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(in_memory(from.len()));
+        for (old, new) in sectors(from).zip(sectors(to)) {
+            match read(disks, old).or_else(|_| read(disks, new)) {
+                Ok(sector) => bytes.extend(sector),
+                Err(_) => return Ok(()),
+            }
+        }
+        match record.moved() == Some(hash(&bytes)) {
+            true => disks.write(Device::Data, from.start(), &bytes),
+            false => Ok(()),
+        }
     }
 }
 

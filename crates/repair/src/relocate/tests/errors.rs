@@ -315,6 +315,41 @@ fn what_cannot_be_read_again_is_listed_or_there_already() {
     assert!(listed > 100 && there > 100);
 }
 
+/// A sector that is at its destination already, and is lost at its source: the way back restores it.
+#[test]
+fn what_only_the_destination_has_is_written_back() {
+    let shape = shapes().into_iter().find(|shape| shape.name == "far up").unwrap();
+    let world = World::new(&shape);
+    let machine = world.boot(&world.original);
+    world.start(&machine).unwrap();
+    let mut restored = 0;
+    for epoch in &machine.borrow().epochs {
+        let mut images = Vec::new();
+        super::exhaustive::crashes(epoch, world.garbage, &mut |image| images.push(image));
+        for (image, (bad, contents)) in
+            images.iter().flat_map(|image| world.data.iter().map(move |bad| (image, bad)))
+        {
+            let is_there = |(sector, number): &&(usize, u32)| {
+                number == contents && sector != bad && image[*sector] == *number
+            };
+            if image[*bad] != *contents || !world.moved.iter().any(|one| is_there(&one)) {
+                continue;
+            }
+            let mut image = image.clone();
+            image[*bad] = world.garbage;
+            let machine = world.boot(&image);
+            machine.borrow_mut().failing.unreadable = Some(*bad);
+            if !matches!(world.recover(&machine, Decision::Rollback), Ok(Final::Back)) {
+                continue;
+            }
+            assert_eq!(machine.borrow().current[*bad], *contents, "sector {bad} is lost");
+            restored += 1;
+        }
+    }
+    println!("{restored} sectors restored");
+    assert!(restored > 10);
+}
+
 /// A sector that cannot be read while it is moved, and can be later: the way back leaves it as it is where
 /// nothing was written over it, stopped anywhere or not.
 #[test]
